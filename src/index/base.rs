@@ -404,7 +404,7 @@ fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
     }
 }
 
-/// Whether the two parts of an index, words and vectors, are usable with a base.
+/// Whether the words and the vectors of an index can be used with a base.
 pub struct IndexState {
     /// `Ok` if the words are usable, otherwise the reason why not.
     pub words: Result<(), IndexError>,

@@ -168,7 +168,7 @@ impl EmbedderChoice {
         dim: Option<usize>,
     ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
         Ok(match self {
-            // The model of a named embedder is never another name.
+            // The model of a named embedder is never `Named` itself.
             Self::Builtin | Self::Import(_) | Self::Named(_) => None,
             Self::Candle(dir) => Some(Box::new(BertEncoder::open_with(dir, options)?)),
             Self::OpenAi(model) => {
@@ -297,7 +297,7 @@ impl Embedder for IndexEmbedder {
 
     fn verify(&self) -> Result<(), EmbedError> {
         match (&self.record.embedder, &self.opened) {
-            // Requests to a service cost money.
+            // Not checked, because requests to a service cost money.
             (EmbedderChoice::OpenAi(_), _) => Ok(()),
             (EmbedderChoice::Named(_), Err(error))
                 if matches!(**error, EmbedError::NoAccess { .. }) =>

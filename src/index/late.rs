@@ -141,8 +141,8 @@ pub(super) fn build_colbert(
         dim: encoder.dim(),
         max_tokens: MAX_DOCUMENT_TOKENS,
         sampled_nodes: 1024,
-        // With more centroids fewer documents are found for nothing, but finding the nearest one of
-        // each token would take longer than small models take to compute the token.
+        // More centroids would find fewer irrelevant documents, but finding the nearest centroid of
+        // a token would take longer than a small model takes to compute the token.
         max_centroids: 4096,
         embed: &|texts| encoder.embed_documents(texts),
         checkpoint: Some(encoder),
@@ -151,7 +151,7 @@ pub(super) fn build_colbert(
 }
 
 /// Returns the directory and the fingerprint of the checkpoint with which the part `colbert` of an
-/// index directory was built; `None` if the part is not there or damaged.
+/// index directory was built; `None` if the part is missing or damaged.
 pub fn checkpoint_of(index: &Path) -> Option<(PathBuf, String)> {
     let part = LateIndex::open(&part_path(index, Part::Colbert)).ok()?;
     let text = |bytes: &Array<u8>| String::from_utf8(bytes.as_slice().to_vec()).ok();

@@ -72,7 +72,7 @@ impl Spelling {
                 && COMMON.split(' ').all(|common| common != word)
                 && !is_known(word)
         };
-        // A capital within a text begins a name, which the base may lack.
+        // A capital letter within a text begins a name, which the base may lack.
         let is_name = |range: &Range<usize>| {
             range.start > 0 && text[range.clone()].starts_with(char::is_uppercase)
         };

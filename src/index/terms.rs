@@ -521,13 +521,10 @@ mod tests {
             let short = created("short").take(&mut &bytes[..length], 5);
             assert!(short.is_err_and(|error| error.to_string().contains("read elsewhere")));
         }
-        assert!(
-            created("few").take(&mut bytes.as_slice(), 4).is_err(),
-            "more nodes than there are"
-        );
+        assert!(created("few").take(&mut bytes.as_slice(), 4).is_err(), "more nodes than expected");
         let mut other = bytes.clone();
         *other.last_mut().unwrap() = 0xff;
-        assert!(created("other").take(&mut other.as_slice(), 5).is_err(), "a stem that is none");
+        assert!(created("other").take(&mut other.as_slice(), 5).is_err(), "an unknown stem");
     }
 
     #[test]

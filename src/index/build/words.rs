@@ -102,7 +102,7 @@ pub fn read_words(
     out: &mut dyn Write,
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
-    let failed = IndexError::io(Path::new("the words that are read"));
+    let failed = IndexError::io(Path::new("the analysed words"));
     let mut builders = Builders::create(kb, languages(kb), &env::temp_dir())?;
     for node in nodes {
         builders.add(kb, node, watch)?;

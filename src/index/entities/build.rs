@@ -282,7 +282,10 @@ mod tests {
             left -= 1;
             if left > 0 { Ok(()) } else { Err(IndexError::Stopped) }
         });
-        assert!(matches!(stopped, Err(IndexError::Stopped)), "it asks at every node");
+        assert!(
+            matches!(stopped, Err(IndexError::Stopped)),
+            "the build checks for a stop at every node"
+        );
         let names = EntityIndex::open(&path, Languages::ENGLISH).unwrap();
         let linked = |text: &str| {
             names.link(&kb, text, &[], 3).as_slice().iter().map(|pair| pair.0).collect::<Vec<_>>()

@@ -137,7 +137,7 @@ fn pieces_score_as_their_texts_do() {
             let scores = (0..rows.rows()).map(|row| dot(rows.row(row).unwrap(), &query));
             let found = index.scores(&query, node).unwrap();
             assert_eq!(found.len(), rows.rows());
-            // Half precision.
+            // Vectors are stored in half precision.
             assert!(scores.clone().zip(found).all(|(a, b)| (a - b).abs() < 2e-3));
             Some((node, scores.reduce(f32::max)?))
         })
@@ -163,7 +163,7 @@ fn a_field_scores_as_its_text_does() {
     assert!(found.iter().any(|pair| pair.1 > 0.1));
     for (node, score) in found {
         let row = world.embedder.embed_documents(&[part(node)]).unwrap();
-        // Half precision.
+        // Vectors are stored in half precision.
         assert!((dot(row.row(0).unwrap(), &query) - score).abs() < 2e-3);
     }
 }
@@ -232,7 +232,7 @@ fn probing_all_centroids_finds_what_comparing_all_documents_finds() {
             assert!((exact - score).abs() < 0.1 * query.rows() as f32, "{exact} {score}");
         }
     }
-    // The weights are random, so that the nearest centroids say little.
+    // The weights are random, so the nearest centroids find few of the best documents.
     assert!(recalled[0] >= 5 && recalled.is_sorted() && recalled[2] == 30, "{recalled:?}");
 }
 

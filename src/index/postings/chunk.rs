@@ -141,9 +141,9 @@ mod tests {
             Chunk::read(&mut bytes(chunk, words).as_slice(), nodes).is_err()
         };
         assert!(!refused(&chunk(), &["a", "b"], 0..10));
-        assert!(refused(&chunk(), &["a", "b"], 0..9), "a node that is not there");
-        assert!(refused(&chunk(), &["a", "b"], 5..10), "a node that was given before");
-        assert!(refused(&chunk(), &["a"], 0..10), "a part without a word");
+        assert!(refused(&chunk(), &["a", "b"], 0..9), "a node above the range");
+        assert!(refused(&chunk(), &["a", "b"], 5..10), "a node below the range");
+        assert!(refused(&chunk(), &["a"], 0..10), "more parts than words");
         let changed = |change: fn(&mut Chunk)| {
             let mut chunk = chunk();
             change(&mut chunk);

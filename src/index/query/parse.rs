@@ -53,7 +53,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// The query is too long; holds its length in bytes.
-    #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
+    #[error("the query has {0} bytes, more than {MAX_QUERY_BYTES}; shorten it")]
     Long(usize),
     /// The syntax of the query is invalid, or the query uses a field wrongly.
     #[error("at character {at} of the query: {reason}")]
@@ -119,7 +119,7 @@ impl Parser<'_> {
     fn syntax(&self) -> QueryError {
         let (_, errors) = parse_query_lenient(self.text);
         let first = errors.into_iter().min_by_key(|error| error.pos);
-        let (at, message) = first.map_or((0, "it cannot be read".to_owned()), |error| {
+        let (at, message) = first.map_or((0, "the syntax is invalid".to_owned()), |error| {
             (error.pos.min(self.text.len()), error.message)
         });
         let remedy = "put text with special characters in double quotes, and close quotes and \

@@ -471,7 +471,7 @@ mod amx {
         /// The flags `amx-tile` and `amx-int8` in leaf 7 of `cpuid`.
         const TILES: u32 = 1 << 24 | 1 << 25;
         let has_tiles = || __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & TILES == TILES;
-        // Only Linux is asked for permission.
+        // Permission is requested from Linux only; other systems count as not supporting tiles.
         if !cfg!(target_os = "linux") || !has_tiles() {
             return false;
         }

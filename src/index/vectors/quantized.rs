@@ -296,7 +296,7 @@ fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
         return Note { scale: 0.0, full: f32::INFINITY, rest: 0.0 };
     }
     let scale = (largest(turned) / MAX_CODE) as f32;
-    // Too small to distinguish from zero: all of it is error.
+    // A scale too small to distinguish from zero: the whole row counts as error.
     let scale = if f64::from(scale) > *ROW_NORMS.start() * 1e-6 { scale } else { 0.0 };
     let unit = f64::from(scale);
     let per_unit = if scale > 0.0 { 1.0 / unit } else { 0.0 };
@@ -328,7 +328,7 @@ mod tests {
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(3);
         let mut number = || random.random_range(-1.0f32..1.0);
         for dim in [1, 16, 100, 384] {
-            // One dimension is far from zero in every row, as some embedders have it.
+            // One dimension is far from zero in every row, as with some embedders.
             let row = |at: usize, x: f32| if at == dim / 2 { x + 20.0 } else { x };
             let rows: Vec<f32> = (0..BLOCK * dim).map(|at| row(at % dim, number())).collect();
             let space = Space::new((0..dim).map(|at| row(at, 0.0)).collect());
@@ -347,7 +347,7 @@ mod tests {
                     });
                     let bound = coded.bound([a, b], note);
                     assert!(bound >= f64::from(score), "{bound} {score}");
-                    // At most 1 % of what the row differs from the centre by, and rounding.
+                    // At most 1 % of the row's distance from the centre, plus rounding.
                     let differs = row.iter().zip(&space.centre).map(|(x, m)| f64::from(x - m));
                     let close = 0.01 * norm(differs) + 1e-3;
                     assert!(bound - f64::from(score) <= close * coded.length, "{bound} {score}");

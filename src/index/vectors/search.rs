@@ -282,7 +282,7 @@ impl VectorIndex {
         let left = queries.iter().zip(&on_device).filter(|(_, found)| found.is_none());
         let left: Vec<&[f32]> = left.map(|(query, _)| *query).collect();
         let scope = Scope::new(self.n, filter);
-        // Codes exclude little when a large share of the rows is wanted.
+        // Codes exclude few rows if a large share of the rows is requested.
         let all = scope.len() < FEW_ROWS || k > scope.len() / 4;
         let kernel = (!all).then(Kernel::best);
         let mut here = left
