@@ -216,7 +216,7 @@ impl CachedEmbedder {
                 Ok(store) => kept.store = Some(store),
                 Err(error) => {
                     kept.problem = Some(format!(
-                        "embeddings are not cached, {} cannot be used: {error}",
+                        "embeddings are not cached, because {} cannot be used: {error}",
                         path.display()
                     ));
                 }
@@ -476,7 +476,7 @@ impl Store {
         for (key, row) in rows {
             if self.offset(self.n_records + 1) > self.max_bytes {
                 problem = Some(format!(
-                    "{} has reached {} MiB, further embeddings are not cached; \
+                    "further embeddings are not cached, because {} has reached {} MiB; \
                      `agent index N --drop-cache` clears it",
                     self.path.display(),
                     self.max_bytes >> 20

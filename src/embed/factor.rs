@@ -273,7 +273,7 @@ mod tests {
         let factor =
             right_singular_vectors(&matrix, 5, 3, &mut |_| ControlFlow::Continue(())).unwrap();
         let expected = [15.0, 8.0f32.sqrt(), 0.5];
-        assert_eq!(factor.rank(), 3, "rank is 3 although 5 was asked for");
+        assert_eq!(factor.rank(), 3, "the rank is 3 although 5 was requested");
         for (value, expected) in factor.singular_values.iter().zip(expected) {
             assert!((value - expected).abs() < 1e-4, "{value} {expected}");
         }

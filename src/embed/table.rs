@@ -272,7 +272,7 @@ mod tests {
         let missing = table.embed_query("a boat").unwrap_err();
         assert!(matches!(&missing, EmbedError::NotImported { query } if query == "a boat"));
 
-        // Whatever is cut off or changed is noticed.
+        // Any truncation or change is detected.
         for cut in 0..bytes.len() {
             QueryTable::save(&bytes[..cut], &path).unwrap();
             assert!(QueryTable::open(&path, "import").is_err(), "{cut}");

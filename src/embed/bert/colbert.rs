@@ -142,7 +142,7 @@ impl ColbertEncoder {
         let tensors = Tensors::new(&encoder.weights.map, &encoder.weights.path, &shape)?;
         let (projection, dim) = tensors.projection(PROJECTION)?;
         metadata.check(shape.positions, dim).map_err(|reason| unusable(&path, reason))?;
-        // The marker is added to the pieces of the tokenizer.
+        // Leaves room for the marker, which is added after tokenization.
         encoder.settings.max_tokens = metadata.query_maxlen.max(metadata.doc_maxlen) - 1;
         let cutter = &encoder.ready()?.cutter;
         let id = |name: &str| {

@@ -472,7 +472,8 @@ mod tests {
         (0..n).map(|i| (mix(i) % 4001) as f32 / 1000.0 - 2.0).collect()
     }
 
-    /// The product of `[n_rows, inner]` with the transpose of `[columns, inner]`, and its exact twin.
+    /// Compares the product of `[n_rows, inner]` and the transpose of `[columns, inner]` with sums
+    /// in `f64`; returns the bits of the product.
     fn check_product(isa: Isa, n_rows: usize, inner: usize, columns: usize) -> Vec<u32> {
         let (input, rows) = (numbers(n_rows * inner, 1), numbers(columns * inner, 2));
         let mut packed = Packed::default();

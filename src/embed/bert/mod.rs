@@ -433,7 +433,7 @@ impl Embedder for BertEncoder {
             Pooling::Last => "last token",
         };
         let scaled = match self.scales() && !normalises {
-            true => ", scaled to norm 1 though the model is not",
+            true => ", scaled to norm 1 though the model does not scale",
             false => "",
         };
         format!(

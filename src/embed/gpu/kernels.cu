@@ -1,10 +1,10 @@
 // Kernels of the encoder's forward pass and of exact top-k.
 //
-// Compiled at run time, without any header of the toolkit. Must not know models or files: rows of
-// numbers come in, rows of numbers go out. Activations and weights are 16-bit floats, every sum is
-// taken in 32 bits, in an order that depends on the shapes alone.
+// Compiled at run time, without headers of the CUDA toolkit. The kernels read and write rows of
+// numbers and do not depend on models or files. Activations and weights are 16-bit floats; sums are
+// computed in 32 bits, in an order that depends only on the shapes.
 //
-// `tests/gpu/emulator.h` gives the same source threads, barriers and shuffles on the CPU.
+// `tests/gpu/emulator.h` emulates threads, barriers and shuffles, to test this source on the CPU.
 
 #ifdef __CUDACC_RTC__
 typedef unsigned short f16;
@@ -21,18 +21,18 @@ __device__ __forceinline__ f16 narrow(float value) {
 #define ALL_LANES 0xffffffffu
 #endif
 
-// Threads of a block that works on one row.
+// Number of threads of a block that processes one row.
 #define ROW_THREADS 128
-// Queries, and keys at a time, of a block of attention.
+// Number of queries of a block of attention; also the number of keys that it reads at a time.
 #define TILE 64
-// Threads of a block of top-k, and the rows it orders.
+// Number of threads of a block of top-k, and number of rows that the block sorts.
 #define SORT_THREADS 256
 #define SORT_ROWS 1024
-// What stands where there is no row: the least score, and a number no row has.
+// Score and row number that mark an empty place: the lowest score, and a number that no row has.
 #define LEAST -3.4028235e38f
 #define NO_ROW 0xffffffffu
 
-// The sum of `value` over the threads of a block of ROW_THREADS.
+// Returns the sum of `value` over the threads of a block of ROW_THREADS threads.
 __device__ float block_sum(float value, float *shared) {
     shared[threadIdx.x] = value;
     __syncthreads();
@@ -45,7 +45,7 @@ __device__ float block_sum(float value, float *shared) {
     return sum;
 }
 
-// Layer normalisation of one row held in `row`, in place (Ba, Kiros & Hinton 2016).
+// Writes the layer normalisation of `row` to `out` (Ba, Kiros & Hinton 2016).
 __device__ void normalize(float *row, int width, const float *gamma, const float *beta, float eps,
                           float *shared, f16 *out) {
     float sum = 0.0f;
@@ -62,7 +62,7 @@ __device__ void normalize(float *row, int width, const float *gamma, const float
     }
 }
 
-// One block a token: out[t] = norm(words[ids[t]] + places[positions[t]] + kind).
+// One block per token: out[t] = norm(words[ids[t]] + places[positions[t]] + kind).
 extern "C" __global__ void embed(const int *ids, const int *positions, const f16 *words,
                                  const f16 *places, const f16 *kind, const float *gamma,
                                  const float *beta, float eps, int width, f16 *out) {
@@ -78,7 +78,7 @@ extern "C" __global__ void embed(const int *ids, const int *positions, const f16
     normalize(row, width, gamma, beta, eps, shared, out + token * width);
 }
 
-// One block a token: x[t] = norm(x[t] + y[t]).
+// One block per token: x[t] = norm(x[t] + y[t]).
 extern "C" __global__ void add_norm(f16 *x, const f16 *y, const float *gamma, const float *beta,
                                     float eps, int width) {
     __shared__ float row[4096];
@@ -91,7 +91,7 @@ extern "C" __global__ void add_norm(f16 *x, const f16 *y, const float *gamma, co
     normalize(row, width, gamma, beta, eps, shared, x + first);
 }
 
-// x[i] = f(x[i]); kind 0 is GELU by the error function, 1 GELU by tanh, 2 ReLU.
+// x[i] = f(x[i]), where f is GELU by the error function (kind 0), GELU by tanh (1) or ReLU (2).
 extern "C" __global__ void activate(f16 *x, size_t n, int kind) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -106,10 +106,10 @@ extern "C" __global__ void activate(f16 *x, size_t n, int kind) {
     x[i] = narrow(v);
 }
 
-// Attention of TILE queries of one sequence and one head, keys in tiles, with a running maximum
-// (Milakov & Gimelshein 2018; Dao et al. 2022). `tiles` has three numbers a block: the first token
-// of the tile, the first token of its sequence, the token behind its sequence. A row of `qkv` is
-// queries, keys, values of all heads. blockIdx.y is the head.
+// Attention of TILE queries of one sequence and one head. Keys are read in tiles, with a running
+// maximum (Milakov & Gimelshein 2018; Dao et al. 2022). `tiles` has three numbers per block: the
+// first token of the tile, the first token of its sequence, and the end of its sequence. A row of
+// `qkv` holds the queries, keys and values of all heads. blockIdx.y is the head.
 template <int DIM>
 __device__ void attend(const f16 *qkv, const int *tiles, int heads, float scale, f16 *out) {
     __shared__ float keys[TILE * DIM];
@@ -170,8 +170,8 @@ extern "C" __global__ void attend_64(const f16 *qkv, const int *tiles, int heads
     attend<64>(qkv, tiles, heads, scale, out);
 }
 
-// One block a sequence, whose tokens are starts[s]..starts[s + 1]: the mean of its rows, or the
-// first one, at Euclidean length 1.
+// One block per sequence, whose tokens are starts[s]..starts[s + 1]: writes the mean of its rows,
+// or its first row, scaled to Euclidean norm 1.
 extern "C" __global__ void pool(const f16 *x, const int *starts, int width, int first_only,
                                 float *out) {
     __shared__ float row[4096];
@@ -191,8 +191,8 @@ extern "C" __global__ void pool(const f16 *x, const int *starts, int width, int 
     }
 }
 
-// Orders SORT_ROWS pairs in shared memory, score descending, then row ascending: a bitonic network
-// (Batcher 1968).
+// Sorts SORT_ROWS pairs in shared memory by descending score, then ascending row, with a bitonic
+// network (Batcher 1968).
 __device__ void sort_pairs(float *scores, unsigned *rows) {
     for (int size = 2; size <= SORT_ROWS; size *= 2) {
         for (int stride = size / 2; stride > 0; stride /= 2) {
@@ -222,8 +222,8 @@ __device__ void emit(const float *scores, const unsigned *rows, int k, float *ou
     }
 }
 
-// One query against rows[n, dim], fused with the choice of the best k of each SORT_ROWS of them.
-// blockIdx.y is the query; a warp takes one row at a time.
+// Scores rows[n, dim] for one query and selects the best k of each SORT_ROWS rows. blockIdx.y is
+// the query; a warp scores one row at a time.
 extern "C" __global__ void score_rows(const f16 *rows, const float *queries, unsigned n, int dim,
                                       int k, float *out_scores, unsigned *out_rows) {
     __shared__ float query[4096];
@@ -252,7 +252,7 @@ extern "C" __global__ void score_rows(const f16 *rows, const float *queries, uns
     emit(scores, ids, k, out_scores, out_rows);
 }
 
-// The best k of each SORT_ROWS of scores[query, n], whose first column is row `first`.
+// Selects the best k of each SORT_ROWS of scores[query, n], whose first column is row `first`.
 extern "C" __global__ void select_rows(const float *in_scores, unsigned n, unsigned first, int k,
                                        float *out_scores, unsigned *out_rows) {
     __shared__ float scores[SORT_ROWS];
@@ -267,7 +267,7 @@ extern "C" __global__ void select_rows(const float *in_scores, unsigned n, unsig
     emit(scores, ids, k, out_scores, out_rows);
 }
 
-// The best k of each SORT_ROWS of pairs[query, n]: joins the lists of the kernels above.
+// Selects the best k of each SORT_ROWS of pairs[query, n]; merges the lists of the kernels above.
 extern "C" __global__ void select_pairs(const float *in_scores, const unsigned *in_rows, unsigned n,
                                         int k, float *out_scores, unsigned *out_rows) {
     __shared__ float scores[SORT_ROWS];

@@ -1,4 +1,4 @@
-//! Compares a tiny random checkpoint with the reference, and tests what is not a checkpoint.
+//! Compares a tiny random checkpoint with the reference, and tests invalid checkpoints.
 //!
 //! `scripts/colbert-fixtures.py` makes `tests/data/colbert`.
 
