@@ -643,7 +643,7 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
     hasher.finalize().to_hex().to_string()
 }
 
-/// What the header of a model file says, with the byte ranges of the tensors in the file. Exists
+/// Content of the header of a model file, with the byte ranges of the tensors in the file. Exists
 /// only for files with a valid structure.
 struct Layout {
     dim: usize,

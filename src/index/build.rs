@@ -180,7 +180,7 @@ pub fn build(
 }
 
 /// Builds the parts of `plan` into the directory `index`; each replaces its older version
-/// atomically. First removes what killed builds left there.
+/// atomically. First removes the leftovers of killed builds.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set, or the first failure. Parts that were complete

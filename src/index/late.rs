@@ -74,7 +74,7 @@ pub struct LateIndex {
     checkpoint: Option<Checkpoint>,
 }
 
-/// What the part `colbert` holds besides compressed tokens.
+/// Data of the part `colbert` in addition to compressed tokens.
 struct Checkpoint {
     fingerprint: Array<u8>,
     dir: Array<u8>,

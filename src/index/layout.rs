@@ -360,7 +360,7 @@ impl Part {
         }
     }
 
-    /// Syntax of what follows the name of the part in a request to build it; empty for most parts.
+    /// Syntax of the suffix of the part's name in a request to build it; empty for most parts.
     pub(super) fn value(self) -> &'static str {
         if self == Self::Colbert { "=DIR" } else { "" }
     }
@@ -459,7 +459,7 @@ impl Staging {
     }
 }
 
-/// Removes what killed builds left in an index directory; does nothing if the directory is missing.
+/// Removes leftovers of killed builds from an index directory; does nothing without the directory.
 pub fn remove_leftovers(index: &Path) {
     let _turn = locked(index);
     let entries = fs::read_dir(index).into_iter().flatten().flatten();

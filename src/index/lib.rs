@@ -119,8 +119,8 @@ pub enum IndexError {
         /// Languages of the texts of the base.
         languages: Languages,
     },
-    /// The base exceeds a limit of the index format; holds what there are too many of, as a plural
-    /// noun, and the maximum.
+    /// The base exceeds a limit of the index format; holds a plural noun for the limited items, and
+    /// their maximum number.
     #[error("too many {0}: at most {1}; split the base")]
     TooLarge(&'static str, u64),
     /// An optional part of the index is not built.

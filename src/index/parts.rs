@@ -16,7 +16,7 @@ use crate::{
 use agent_embed::{ColbertEncoder, Embedder};
 use agent_kb::Kb;
 
-/// What optional parts are built from.
+/// Inputs for building optional parts.
 pub(super) struct Materials<'a> {
     pub(super) kb: &'a Kb,
     /// The vectors of all nodes, made by `embedder`.

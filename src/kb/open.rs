@@ -511,7 +511,7 @@ fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
         return Err(KbError::damaged(path, format!("it has {found} bytes, not {expected}")));
     }
     // SAFETY: published files are never changed in place (see the module docs of `kb`), so the
-    // mapped bytes stay what they are.
+    // mapped bytes do not change.
     unsafe { Mmap::map(&file) }.map_err(KbError::io("map", &path))
 }
 

@@ -1,6 +1,6 @@
 //! Access of one program call to a language model: limits the requests, measures the time spent
-//! waiting, and records failures that the program did not cause. Does not depend on what the
-//! requests say.
+//! waiting, and records failures that the program did not cause. Does not depend on the content of
+//! the requests.
 
 use std::{
     sync::Arc,

@@ -88,7 +88,7 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     let function = registry().iter().map(function).collect();
     let body = toml::to_string(&Toolkit { name: TOOLKIT, example_query: EXAMPLE_QUERY, function })?;
     Ok(format!(
-        "# What a language model is shown of the functions that programs may call.\n\
+        "# The functions that programs may call, as described to a language model.\n\
          # Rendered from the sources; update it with `UPDATE=1 cargo test --release generated`.\n\
          # In examples, `query` is the example query; they run on the nodes of base/.\n\n{body}"
     ))

@@ -95,7 +95,7 @@ impl DeviceModel {
             let (send, receive) = sync_channel(WAITING_PORTIONS);
             let cut = &cut;
             scope.spawn(move || {
-                // If the receiver is gone, it failed and reports its error.
+                // Sending fails only if the receiver ended early, with an error that it reports.
                 texts.chunks(PORTION_TEXTS).map(cut).try_for_each(|pieces| send.send(pieces))
             });
             let mut vectors = Vec::with_capacity(texts.len() * self.hidden);

@@ -141,7 +141,7 @@ impl Packed {
     }
 }
 
-/// What a product of matrices is added to.
+/// The term to which a product of matrices is added.
 #[derive(Clone, Copy)]
 pub(super) enum Addend<'a> {
     /// Nothing.

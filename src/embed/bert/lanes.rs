@@ -215,17 +215,17 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Avx512 {
-            // SAFETY: the processor has the instruction, as the caller promises; so below.
+            // SAFETY: the processor has the instruction, as the caller promises; also below.
             Avx512(unsafe { _mm512_set1_ps(value) })
         }
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Avx512 {
-            // SAFETY: the pointer is good for 16 numbers, as the caller promises.
+            // SAFETY: the pointer is valid for 16 numbers, as the caller promises.
             Avx512(unsafe { _mm512_loadu_ps(from) })
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the pointer is good for 16 numbers, as the caller promises.
+            // SAFETY: the pointer is valid for 16 numbers, as the caller promises.
             unsafe { _mm512_storeu_ps(to, self.0) }
         }
         #[inline(always)]
@@ -271,17 +271,17 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Avx2 {
-            // SAFETY: the processor has the instruction, as the caller promises; so below.
+            // SAFETY: the processor has the instruction, as the caller promises; also below.
             unsafe { Avx2(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
         }
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Avx2 {
-            // SAFETY: the pointer is good for 16 numbers, as the caller promises.
+            // SAFETY: the pointer is valid for 16 numbers, as the caller promises.
             unsafe { Avx2(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(WIDTH / 2))) }
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the pointer is good for 16 numbers, as the caller promises.
+            // SAFETY: the pointer is valid for 16 numbers, as the caller promises.
             unsafe {
                 _mm256_storeu_ps(to, self.0);
                 _mm256_storeu_ps(to.add(WIDTH / 2), self.1);

@@ -57,7 +57,7 @@ impl Panel {
 #[derive(Clone)]
 #[repr(align(64))]
 pub(super) struct Lanes {
-    /// What is subtracted from the sum of products.
+    /// Numbers subtracted from the sums of products.
     pub(super) shift: [i32; LANES],
     /// Factor of the row's `full`.
     pub(super) full: [f32; LANES],
@@ -70,7 +70,7 @@ pub(super) struct Lanes {
 /// Terms of one query in the test of the rows of a block; see [`Kernel::reaching_one`].
 #[derive(Clone, Copy)]
 pub(super) struct Test {
-    /// What is subtracted from each of the two sums of products.
+    /// Numbers subtracted from the two sums of products.
     pub(super) shifts: [i32; 2],
     /// Factor of the second sum, relative to the first.
     pub(super) second: f32,

@@ -270,8 +270,8 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// Quantizes `values`: returns the scale and the codes, and leaves in `values` what the codes times
-/// the scale do not cover.
+/// Quantizes `values`: returns the scale and the codes, and replaces `values` by the remainders,
+/// which are `values` minus the codes times the scale.
 fn code_part(values: &mut [f64]) -> (f64, Vec<i8>) {
     let unit = largest(values) / MAX_CODE;
     let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };

@@ -18,8 +18,8 @@ use agent_ground::files;
 /// Number of bytes read of a file at most; a longer file is not loaded.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// What compiled code belongs to. The two kinds are kept separately, so that modules never displace
-/// the Rhai engine, which every Rhai program needs and which takes seconds and hundreds of
+/// The owner of compiled code. The code of the two owners is kept separately, so that modules never
+/// displace the Rhai engine, which every Rhai program needs and which takes seconds and hundreds of
 /// megabytes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CodeOwner {
