@@ -25,8 +25,8 @@ pub struct Limits {
     /// Maximum number of steps of the interpreter, including callbacks; deterministic. A higher
     /// limit needs a larger [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
     pub operations: u64,
-    /// Maximum processor time of the call's thread, checked every 16 steps, by every tool, and
-    /// after every tool call. Wall time may be ten times as long: other threads may do the work.
+    /// Maximum processor time of the call's thread, checked every 16 steps (in WebAssembly every
+    /// 5 ms), by every tool, and after every tool call. Wall time may be ten times as long.
     pub deadline: Duration,
     /// Maximum heap of a call, in bytes: the program's own values and the tool results that it
     /// holds. One step may copy all of its own values, so these may fill only half of the limit.

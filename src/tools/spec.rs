@@ -157,7 +157,7 @@ pub enum ToolError {
     #[error("no LLM configured")]
     NoLlm,
     /// The language model is unavailable: an outage, a ceiling, a stop; ends the program.
-    #[error("the LLM cannot be asked: {0}")]
+    #[error("the LLM is unavailable: {0}")]
     Llm(String),
     /// The tool failed; the program did not cause it.
     #[error("internal failure of the tool: {0}")]

@@ -233,7 +233,7 @@ impl Counts {
                 *n += 1;
             }
         }
-        // For each value: the nodes of all its spellings, and its commonest spelling.
+        // For each value: number of nodes of all spellings and of the commonest, and the latter.
         let mut spellings: BTreeMap<&str, (usize, usize, &str)> = BTreeMap::new();
         let texts = self.texts.iter().zip(&self.folded).zip(&n_of_text).zip(&self.is_value);
         for (((text, folded), &n), _) in texts.filter(|(_, is_value)| **is_value) {
