@@ -167,7 +167,7 @@ fn asking_for_too_much_is_the_programs_failure() {
     let compiled = runtime.compile(&Program::new(source)).unwrap();
     let failure = runtime.run(&compiled, &ParamValues::new(), "x", None).unwrap().unwrap_err();
     assert_eq!(failure.kind, FailureKind::ToolBudget, "{failure}");
-    assert!(failure.message.contains("more than 40"), "{failure}");
+    assert!(failure.message.contains("limit of 40"), "{failure}");
 }
 
 /// A bundle of two programs that each search one type, whose router always prefers the first.

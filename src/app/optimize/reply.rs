@@ -51,7 +51,8 @@ impl Paused {
 
 impl Serialize for Paused {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        json!({ "run": self.run.to_string_lossy(), "stopped": "paused", "why": self.why }).serialize(out)
+        json!({ "run": self.run.to_string_lossy(), "stopped": "paused", "why": self.why })
+            .serialize(out)
     }
 }
 
