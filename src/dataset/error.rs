@@ -84,77 +84,10 @@ pub enum DatasetError {
         /// What the update would lose, such as `7 of 10 nodes`.
         loss: String,
     },
-    /// Single nodes of a base from the STaRK benchmark cannot be changed.
-    #[error(
-        "\"{name}\" has documents in the form of the STaRK benchmark, which single nodes cannot get; \
-         change its files, and give them with --from"
-    )]
-    OwnDocuments {
-        /// Name of the base.
-        name: String,
-    },
-    /// A file is larger than [`crate::MAX_FILE_BYTES`] after unpacking.
-    #[error("{path} is larger than {limit} bytes; split it, or raise the limit in the source code")]
-    FileTooLong {
-        /// The file that is too large.
-        path: PathBuf,
-        /// Maximum size after unpacking, in bytes.
-        limit: u64,
-    },
-    /// A required file exists neither unpacked nor packed.
-    #[error(
-        "{dir} has no {file}, {file}.gz or {file}.zst; add one, or import tables with \
-         `agent data guess`"
-    )]
-    MissingFile {
-        /// The dataset directory.
-        dir: PathBuf,
-        /// File name without `.gz` or `.zst`, such as `nodes.jsonl`.
-        file: &'static str,
-    },
-    /// A file exists more than once, for example unpacked and as `.gz`.
-    #[error("{dir} has both {first} and {second}; keep one")]
-    AmbiguousFile {
-        /// The dataset directory.
-        dir: PathBuf,
-        /// Name of the first of the two conflicting files.
-        first: String,
-        /// Name of the second of the two conflicting files.
-        second: String,
-    },
-    /// The input is not in a known format, or a file of it is invalid.
-    #[error("{path}: {message}")]
-    BadInput {
-        /// The invalid file or directory.
-        path: PathBuf,
-        /// What is wrong, and the remedy.
-        message: String,
-    },
-    /// `dataset.toml`, or a file with a mapping of tables, is invalid.
-    #[error("{}: {message}", location_text(.path, *.line))]
-    BadToml {
-        /// The invalid file.
-        path: PathBuf,
-        /// Line number (from 1); 0 if the error concerns the whole file.
-        line: u64,
-        /// What is wrong, and the remedy.
-        message: String,
-    },
-
-    /// The nodes file has no nodes.
-    #[error("{path} holds no nodes; write at least one")]
-    NoNodes {
-        /// The nodes file.
-        path: PathBuf,
-    },
-    /// More node ids are missing than a lenient import may fill in.
-    #[error("{path}: more than {limit} node ids are missing; number the nodes 0, 1, 2, ...")]
-    TooManyMissingIds {
-        /// The nodes file.
-        path: PathBuf,
-        /// Maximum number of missing nodes that a lenient import fills in.
-        limit: u32,
-    },
+    /// The data cannot be imported: they are in no known format, a file is missing, too large or
+    /// invalid, or the base does not take them. Says what is wrong where, and the remedy.
+    #[error("{0}")]
+    BadInput(String),
     /// A base name has invalid characters or is too long.
     #[error(
         "\"{name}\" is not a valid dataset name; use 1 to {limit} of a-z, 0-9, - and _, a letter or digit first"
@@ -251,13 +184,31 @@ impl DatasetError {
     }
 
     /// Returns the error for an invalid file or directory; the message must include the remedy.
-    pub(super) fn bad_input(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
-        DatasetError::BadInput { path: path.into(), message: message.into() }
+    pub(super) fn bad_input(path: impl AsRef<Path>, message: impl fmt::Display) -> DatasetError {
+        DatasetError::bad_line(path.as_ref(), 0, message)
+    }
+
+    /// Returns the error for a line (from 1) of an invalid file, or for the whole file if it is 0.
+    pub(super) fn bad_line(path: &Path, line: u64, message: impl fmt::Display) -> DatasetError {
+        DatasetError::BadInput(format!("{}: {message}", location_text(path, line)))
+    }
+
+    /// Returns the error for a nodes file, or for other data, without a node.
+    pub(super) fn no_nodes(path: &Path) -> DatasetError {
+        DatasetError::BadInput(format!("{} holds no nodes; write at least one", path.display()))
+    }
+
+    /// Returns the error for a file with more than `limit` bytes after unpacking.
+    pub(super) fn too_long(path: &Path, limit: u64) -> DatasetError {
+        DatasetError::BadInput(format!(
+            "{} is larger than {limit} bytes; split it, or raise the limit in the source code",
+            path.display()
+        ))
     }
 
     /// Returns the error for a stored file that differs from the file that was imported.
-    pub(super) fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> DatasetError {
-        DatasetError::Damaged { path: path.into(), reason: reason.into() }
+    pub(super) fn damaged(path: impl Into<PathBuf>, reason: impl fmt::Display) -> DatasetError {
+        DatasetError::Damaged { path: path.into(), reason: reason.to_string() }
     }
 
     /// Returns the error for an invalid TOML file, with the line, the parser's message and the
@@ -271,7 +222,7 @@ impl DatasetError {
         let start = error.span().map_or(0, |span| span.start);
         let message = error.message().lines().next().unwrap_or_default();
         let message = format!("{}; {remedy}", without_middle(message));
-        DatasetError::BadToml { path: path.to_path_buf(), line: line_at(text, start), message }
+        DatasetError::bad_line(path, line_at(text, start), message)
     }
 }
 
@@ -441,9 +392,12 @@ impl fmt::Display for ProblemReport {
 /// A problem without file and line, which the caller adds.
 pub(super) struct Fault {
     pub(super) kind: ProblemKind,
-    message: String,
+    pub(super) message: String,
     excerpt: String,
-    hint: String,
+    pub(super) hint: String,
+    /// Whether another problem probably caused this one, as for an edge to a node whose line is
+    /// invalid.
+    is_consequence: bool,
 }
 
 impl Fault {
@@ -452,13 +406,8 @@ impl Fault {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Fault {
-        Fault { kind, message: message.into(), excerpt: String::new(), hint: hint.into() }
-    }
-
-    /// Returns message and remedy as one text, for tests.
-    #[cfg(test)]
-    pub(super) fn message_and_hint(&self) -> String {
-        format!("{}; {}", self.message, self.hint)
+        let (message, hint) = (message.into(), hint.into());
+        Fault { kind, message, excerpt: String::new(), hint, is_consequence: false }
     }
 
     /// Sets the excerpt: the first characters of the invalid text, on one line.
@@ -471,6 +420,58 @@ impl Fault {
         }
         self
     }
+
+    /// Says whether another problem probably caused this one.
+    pub(super) fn following(self, is_consequence: bool) -> Fault {
+        Fault { is_consequence, ..self }
+    }
+}
+
+/// Why a line or a row yields nothing.
+pub(super) enum LineError {
+    /// It has a fault, which becomes a problem; the import goes on.
+    Fault(Fault),
+    /// The import ends.
+    Fatal(DatasetError),
+}
+
+impl LineError {
+    /// Changes the fault, if it is one.
+    pub(super) fn map(self, change: impl FnOnce(Fault) -> Fault) -> LineError {
+        match self {
+            LineError::Fault(fault) => LineError::Fault(change(fault)),
+            fatal => fatal,
+        }
+    }
+}
+
+impl From<Fault> for LineError {
+    fn from(fault: Fault) -> LineError {
+        LineError::Fault(fault)
+    }
+}
+
+impl From<DatasetError> for LineError {
+    fn from(error: DatasetError) -> LineError {
+        LineError::Fatal(error)
+    }
+}
+
+impl From<KbError> for LineError {
+    /// An invalid key, or an invalid name of a type, relation or field, is a fault of the line.
+    fn from(error: KbError) -> LineError {
+        match error {
+            KbError::BadLabel { .. }
+            | KbError::ControlInLabel { .. }
+            | KbError::TooMany { what: "types" | "relations" | "fields", .. } => {
+                let text = error.to_string();
+                let (message, hint) =
+                    text.split_once("; ").unwrap_or((&text, "rename it in the data"));
+                Fault::new(ProblemKind::BadLabel, message, hint).into()
+            }
+            error => DatasetError::from(error).into(),
+        }
+    }
 }
 
 /// Collects problems: keeps the first [`MAX_LISTED_PROBLEMS`] and counts all. A strict import fails
@@ -479,7 +480,7 @@ impl Fault {
 pub(super) struct Problems {
     pub(super) lenient: bool,
     first: Vec<Problem>,
-    counts: BTreeMap<ProblemKind, (u64, Vec<Problem>)>,
+    counts: BTreeMap<ProblemKind, ProblemCount>,
     /// In a strict import: the number of problems that are probably consequences of other problems,
     /// by file and kind.
     consequences: BTreeMap<(PathBuf, ProblemKind), u64>,
@@ -490,42 +491,49 @@ impl Problems {
         Problems { lenient, ..Problems::default() }
     }
 
-    /// Adds a problem. The caller skips the invalid line.
+    /// Adds a problem. The caller skips the invalid line. A lenient import reports consequences of
+    /// other problems like these; a strict import summarises them in one line per file and kind.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
-        let Fault { kind, message, excerpt, mut hint } = fault;
+        let Fault { kind, message, excerpt, mut hint, is_consequence } = fault;
+        if is_consequence && !self.lenient {
+            *self.consequences.entry((file.to_path_buf(), kind)).or_default() += 1;
+            return;
+        }
         // A lenient import must not suggest `--lenient`.
         if let Some(at) = hint.find(", or import with --lenient").filter(|_| self.lenient) {
             hint.truncate(at);
         }
         let problem = Problem { file: file.to_path_buf(), line, kind, message, excerpt, hint };
-        let (count, examples) = self.counts.entry(kind).or_default();
-        *count += 1;
-        if examples.len() < EXAMPLES {
-            examples.push(problem.clone());
+        let none = || ProblemCount { kind, count: 0, examples: Vec::new() };
+        let known = self.counts.entry(kind).or_insert_with(none);
+        known.count += 1;
+        if known.examples.len() < EXAMPLES {
+            known.examples.push(problem.clone());
         }
         if self.first.len() < MAX_LISTED_PROBLEMS {
             self.first.push(problem);
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
-        self.counts.values().map(|(count, _)| count).sum()
-    }
-
-    /// Adds a problem; `is_consequence` says whether another problem probably caused it, as for an
-    /// edge to a node whose line is invalid. A lenient import reports consequences like any other
-    /// problem; a strict import summarises them in one line per file and kind.
-    pub(super) fn add_maybe_consequence(
+    /// Returns what was read of a line; adds a problem and returns `None` if the line has a fault.
+    pub(super) fn ok<T>(
         &mut self,
-        is_consequence: bool,
         file: &Path,
         line: u64,
-        fault: Fault,
-    ) {
-        match is_consequence && !self.lenient {
-            true => *self.consequences.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
-            false => self.add(file, line, fault),
+        read: Result<T, impl Into<LineError>>,
+    ) -> Result<Option<T>, DatasetError> {
+        match read.map_err(Into::into) {
+            Ok(value) => Ok(Some(value)),
+            Err(LineError::Fault(fault)) => {
+                self.add(file, line, fault);
+                Ok(None)
+            }
+            Err(LineError::Fatal(error)) => Err(error),
         }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.counts.values().map(|known| known.count).sum()
     }
 
     /// Ends the collection: returns, for a lenient import, the number of problems of each kind.
@@ -541,10 +549,7 @@ impl Problems {
             let hint = "fix the lines listed above, then import again";
             self.add(&file, 0, Fault::new(kind, message, hint));
         }
-        let counts = self.counts.into_iter();
-        let counts: Vec<ProblemCount> = counts
-            .map(|(kind, (count, examples))| ProblemCount { kind, count, examples })
-            .collect();
+        let counts: Vec<ProblemCount> = self.counts.into_values().collect();
         match self.lenient || counts.is_empty() {
             true => Ok(counts),
             false => {

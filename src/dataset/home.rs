@@ -15,6 +15,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     fs::{self, File, TryLockError},
     io::Write,
     ops::Range,
@@ -26,19 +27,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{
-    DatasetError, Template,
-    neutral::Templates,
-    queries::{DIGEST_DIFFERS, StoredQueries},
-    stark::Origin,
-};
+use crate::{DatasetError, Template, queries::DIGEST_DIFFERS, stark::Origin};
 use agent_ground::files;
-use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir};
+use agent_kb::{FileRecord, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
 /// Maximum length of a base name, in characters.
 pub const MAX_NAME_CHARS: usize = 64;
 /// The only supported value of `format_version` in `base.json`.
-const FORMAT_VERSION: u64 = 1;
+pub(super) const FORMAT_VERSION: u64 = 1;
 /// File that describes a base; it is written last, so that a directory without the file is
 /// incomplete.
 const RECORD_FILE: &str = "base.json";
@@ -119,48 +115,20 @@ impl BaseRecord {
     /// [`DatasetError::Damaged`] if the record is missing, invalid or of an unknown format.
     pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
         let path = dir.join(RECORD_FILE);
-        let damaged = |reason: String| DatasetError::damaged(&path, reason);
-        let bytes =
-            files::read(&path, MAX_RECORD_BYTES).map_err(|error| damaged(error.to_string()))?;
-        let record: BaseRecord =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let damaged = |reason: &dyn fmt::Display| DatasetError::damaged(&path, reason);
+        let bytes = files::read(&path, MAX_RECORD_BYTES).map_err(|error| damaged(&error))?;
+        let record: BaseRecord = serde_json::from_slice(&bytes).map_err(|error| damaged(&error))?;
         if record.format_version != FORMAT_VERSION {
-            return Err(damaged(format!(
-                "it has format {}, this program reads format {FORMAT_VERSION}",
-                record.format_version
-            )));
+            let found = record.format_version;
+            let message =
+                format!("it has format {found}, this program reads format {FORMAT_VERSION}");
+            return Err(damaged(&message));
         }
-        let digest = record.own_digest().map_err(|error| damaged(error.to_string()))?;
+        let digest = record.own_digest().map_err(|error| damaged(&error))?;
         if !record.checksum.is_empty() && record.checksum != digest {
-            return Err(damaged("its checksum does not match its content".to_string()));
+            return Err(damaged(&"its checksum does not match its content"));
         }
         Ok(record)
-    }
-
-    /// Describes a base with a new graph and new queries; the record has no checksum yet.
-    pub(super) fn new(
-        manifest: &Manifest,
-        queries: StoredQueries,
-        source: &Path,
-        (templates, stark): (Templates, Option<Origin>),
-    ) -> BaseRecord {
-        BaseRecord {
-            format_version: FORMAT_VERSION,
-            title: manifest.title.clone(),
-            licence: manifest.licence.clone(),
-            source: source.display().to_string(),
-            fingerprint: manifest.fingerprint.clone(),
-            n_nodes: manifest.n_nodes,
-            n_edges: manifest.n_edges,
-            n_types: manifest.types.len() as u64,
-            n_relations: manifest.relations.len() as u64,
-            n_queries: queries.n_queries,
-            splits: queries.splits,
-            query_files: queries.files,
-            templates,
-            stark,
-            checksum: String::new(),
-        }
     }
 
     /// Computes the value that `checksum` must have.
@@ -619,8 +587,8 @@ fn directory_name(source: &Path) -> Result<String, DatasetError> {
 /// A base being built in a hidden directory beside its final directory; the hidden directory is
 /// removed if the base is dropped without being published.
 pub(super) struct Staging {
-    home: Home,
-    name: String,
+    pub(super) home: Home,
+    pub(super) name: String,
     target: PathBuf,
     /// Whether to publish the next version of an installed base of that name that has an index,
     /// instead of replacing that base.

@@ -7,6 +7,7 @@
 //! known, its SHA-256 are verified; then it is renamed to `NAME`.
 
 use std::{
+    fmt::Display,
     fs::{self, File},
     future::Future,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -60,12 +61,6 @@ pub enum HubError {
         /// The invalid or unsafe address.
         address: String,
     },
-    /// The HTTP client could not be created.
-    #[error("cannot create the HTTP client: {message}")]
-    Start {
-        /// Error of the HTTP client.
-        message: String,
-    },
     /// The hub could not be reached, or the connection failed too often.
     #[error(
         "{url}: {message}, {attempts} attempts failed; check the connection and run the command again to resume"
@@ -86,32 +81,10 @@ pub enum HubError {
         /// HTTP status code, such as 404.
         status: u16,
     },
-    /// The hub's response violates the protocol.
-    #[error("{url}: {reason}; check the endpoint")]
-    Protocol {
-        /// The requested address.
-        url: String,
-        /// How the response violates the protocol.
-        reason: String,
-    },
-    /// The downloaded bytes do not match the size or digest of the file.
-    #[error("{file} arrived damaged: {reason}; it was removed, run the command again")]
-    Damaged {
-        /// Path of the file in the repository.
-        file: String,
-        /// What differs.
-        reason: String,
-    },
-    /// The disk is full.
-    #[error(
-        "{path}: the disk is full, {needed} more bytes are needed; free them and run the command again"
-    )]
-    DiskFull {
-        /// The partially downloaded file.
-        path: PathBuf,
-        /// Number of bytes still to be downloaded.
-        needed: u64,
-    },
+    /// The HTTP client could not be created, the hub's response violates the protocol, the
+    /// downloaded bytes do not match the size or digest of the file, or the disk is full.
+    #[error("{0}")]
+    Failed(String),
     /// A local file could not be read or written.
     #[error("cannot write {path}: {source}")]
     Io {
@@ -158,12 +131,10 @@ pub struct Hub {
 /// Why one attempt of a request failed.
 enum Failure {
     Final(HubError),
-    /// A retry may succeed, after the delay that the hub requested, if it requested one.
-    Transient {
-        message: String,
-        status: Option<StatusCode>,
-        retry_after: Option<Duration>,
-    },
+    /// The hub refuses the request for now; it may request a delay.
+    Refused(StatusCode, Option<Duration>),
+    /// The hub did not answer completely.
+    Interrupted(String),
 }
 
 impl From<HubError> for Failure {
@@ -178,16 +149,15 @@ fn transient(error: impl std::error::Error) -> Failure {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    interrupted(cause.to_string())
-}
-
-/// Returns the failure of a request to which the hub did not answer completely.
-fn interrupted(message: String) -> Failure {
-    Failure::Transient { message, status: None, retry_after: None }
+    Failure::Interrupted(cause.to_string())
 }
 
 fn protocol(url: &Url, reason: String) -> HubError {
-    HubError::Protocol { url: url.to_string(), reason }
+    HubError::Failed(format!("{url}: {reason}; check the endpoint"))
+}
+
+fn no_client(message: impl Display) -> HubError {
+    HubError::Failed(format!("cannot create the HTTP client: {message}"))
 }
 
 impl Hub {
@@ -196,7 +166,7 @@ impl Hub {
     /// closed.
     ///
     /// # Errors
-    /// [`HubError::Address`] or [`HubError::Start`].
+    /// [`HubError::Address`] or [`HubError::Failed`].
     pub fn new(
         endpoint: &str,
         repository: &str,
@@ -209,9 +179,9 @@ impl Hub {
             return Err(bad_address());
         }
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
-        let mut token = token.transpose().map_err(|_| HubError::Start {
-            message: "HF_TOKEN has characters that are not allowed in a token".to_owned(),
-        })?;
+        let mut token = token
+            .transpose()
+            .map_err(|_| no_client("HF_TOKEN has characters that are not allowed in a token"))?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let client = agent_remote::http_client(|client| {
             client
@@ -219,12 +189,12 @@ impl Hub {
                 .redirect(redirect::Policy::none())
                 .connect_timeout(CONNECT_TIMEOUT)
         });
-        let client = client.map_err(|message| HubError::Start { message })?;
+        let client = client.map_err(no_client)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
-            .map_err(|error| HubError::Start { message: error.to_string() })?;
+            .map_err(no_client)?;
         let repository = repository.to_owned();
         Ok(Hub { endpoint: url, repository, token, idle_timeout, client, runtime })
     }
@@ -232,12 +202,12 @@ impl Hub {
     /// Lists all files in a folder and its subfolders, in the hub's order.
     ///
     /// # Errors
-    /// Any [`HubError`] except [`HubError::Damaged`], [`HubError::DiskFull`] and [`HubError::Io`].
+    /// Any [`HubError`] except [`HubError::Io`].
     pub fn list(&self, folder: &str, stop: &AtomicBool) -> Result<Vec<RemoteFile>, HubError> {
         let repository = &self.repository;
         let url = self.url(&format!("api/datasets/{repository}/tree/main/{folder}"))?;
         let url = Url::parse_with_params(url.as_str(), [("recursive", "true")]).unwrap_or(url);
-        let mut retry = retry();
+        let mut retry = Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT);
         let bytes = loop {
             retry.begin();
             let asked = self.runtime.block_on(async {
@@ -269,7 +239,7 @@ impl Hub {
     /// Returns the total size of files, in bytes.
     ///
     /// # Errors
-    /// [`HubError::Protocol`] if a file exceeds the size limit.
+    /// [`HubError::Failed`] if a file exceeds the size limit.
     pub fn total_bytes(&self, files: &[RemoteFile]) -> Result<u64, HubError> {
         files.iter().try_for_each(|file| self.check_size(file))?;
         // Cannot overflow: the listing is bounded, and so is the size of each file.
@@ -315,7 +285,8 @@ impl Hub {
             part.set_len(0).map_err(io_error(&path))?;
         }
         let url = self.url(&format!("datasets/{}/resolve/main/{}", self.repository, file.path))?;
-        let (mut retry, mut etag) = (retry(), None);
+        let mut retry = Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT);
+        let mut etag = None;
         loop {
             let before = part_len(&part, &path)?;
             if before == file.size {
@@ -338,8 +309,11 @@ impl Hub {
         part.sync_all().map_err(io_error(&path))?;
         if !self.is_whole(file, &path, stop)? {
             fs::remove_file(&path).map_err(io_error(&path))?;
-            let reason = "its SHA-256 does not match".to_owned();
-            return Err(HubError::Damaged { file: file.path.clone(), reason });
+            return Err(HubError::Failed(format!(
+                "{} arrived damaged: its SHA-256 does not match; it was removed, run the command \
+                 again",
+                file.path
+            )));
         }
         fs::rename(&path, target).map_err(io_error(target))?;
         on_progress(file.size, file.size);
@@ -418,16 +392,21 @@ impl Hub {
                 return Err(protocol(url, reason).into());
             }
             sink.part.write_all(&chunk).map_err(|source| match source.kind() {
-                io::ErrorKind::StorageFull => {
-                    HubError::DiskFull { path: path.to_path_buf(), needed: size - done }
-                }
+                io::ErrorKind::StorageFull => HubError::Failed(format!(
+                    "{}: the disk is full, {} more bytes are needed; free them and run the command \
+                     again",
+                    path.display(),
+                    size - done
+                )),
                 _ => HubError::Io { path: path.to_path_buf(), source },
             })?;
             done += chunk.len() as u64;
             (sink.on_progress)(done, size);
         }
         if done < size {
-            return Err(interrupted(format!("the connection ended after {done} of {size} bytes")));
+            return Err(Failure::Interrupted(format!(
+                "the connection ended after {done} of {size} bytes"
+            )));
         }
         Ok(())
     }
@@ -453,7 +432,11 @@ impl Hub {
                 return Ok(response);
             }
             if !status.is_redirection() {
-                return Err(refusal(&at, &response));
+                if is_transient(status.as_u16()) {
+                    return Err(Failure::Refused(status, retry_after(response.headers())));
+                }
+                let (url, status) = (at.to_string(), status.as_u16());
+                return Err(HubError::Status { url, status }.into());
             }
             let place = text_of(&response, header::LOCATION).and_then(|to| at.join(to).ok());
             let safe = |to: &Url| to.scheme() == "https" || to.scheme() == at.scheme();
@@ -479,29 +462,25 @@ impl Hub {
             }
             if began.elapsed() >= self.idle_timeout {
                 let seconds = self.idle_timeout.as_secs_f64();
-                return Err(interrupted(format!("no data for {seconds} s")));
+                return Err(Failure::Interrupted(format!("no data for {seconds} s")));
             }
         }
     }
 }
 
-fn retry() -> Retry {
-    Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT)
-}
-
 /// Sleeps before the next attempt; returns the error if no attempt is left.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
-    let (message, status, retry_after) = match failure {
+    let url = url.to_string();
+    let (retry_after, error) = match failure {
         Failure::Final(error) => return Err(error),
-        Failure::Transient { message, status, retry_after } => (message, status, retry_after),
+        Failure::Refused(status, retry_after) => {
+            (retry_after, HubError::Status { url, status: status.as_u16() })
+        }
+        Failure::Interrupted(message) => {
+            (None, HubError::Network { url, message, attempts: retry.attempts() })
+        }
     };
-    let Ok(wait) = retry.wait(retry_after) else {
-        let (url, attempts) = (url.to_string(), retry.attempts());
-        return Err(match status {
-            Some(status) => HubError::Status { url, status: status.as_u16() },
-            None => HubError::Network { url, message, attempts },
-        });
-    };
+    let wait = retry.wait(retry_after).map_err(|_| error)?;
     let began = Instant::now();
     while let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         if stop.load(Ordering::Relaxed) {
@@ -532,16 +511,6 @@ fn part_len(part: &File, path: &Path) -> Result<u64, HubError> {
 
 fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
-}
-
-/// Converts a response that is neither a success nor a redirect to a failure.
-fn refusal(url: &Url, response: &Response) -> Failure {
-    let status = response.status();
-    if !is_transient(status.as_u16()) {
-        return HubError::Status { url: url.to_string(), status: status.as_u16() }.into();
-    }
-    let retry_after = retry_after(response.headers());
-    Failure::Transient { message: status.to_string(), status: Some(status), retry_after }
 }
 
 /// An entry of the hub's list of a folder.

@@ -344,7 +344,7 @@ mod tests {
     fn parse(text: &str) -> Result<Vec<NodeId>, String> {
         let parsed = AnswerIds::Numbers(3).parse(text);
         let parsed = parsed.and_then(|(answers, unknown)| unknown.map_or(Ok(answers), Err));
-        parsed.map_err(|fault| fault.message_and_hint())
+        parsed.map_err(|fault| format!("{}; {}", fault.message, fault.hint))
     }
 
     #[test]

@@ -6,17 +6,20 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use serde_json::{Map, Value};
+
 use crate::{
-    Base, BaseRecord, Changes, DatasetError, Home, ProblemCount, Summary,
-    error::Problems,
-    home::Staging,
+    Base, BaseRecord, Changes, DatasetError, Home, ProblemCount, ProblemKind, Summary,
+    error::{Fault, LineError, Problems},
+    home::{FORMAT_VERSION, Staging},
     ids::AnswerIds,
     neutral::Templates,
     queries::{QuerySources, StoredQueries, import_queries},
+    render::{MAX_DOCUMENT_BYTES, render_field, render_text},
     stark::Origin,
     tables::Repair,
 };
-use agent_kb::{Kb, KbError, KbMeta, KbWriter};
+use agent_kb::{Kb, KbError, KbMeta, KbWriter, NodeId};
 
 /// Maximum number of type or field names that an error lists.
 const MAX_NAMED: usize = 20;
@@ -120,19 +123,78 @@ impl Watch<'_> {
     }
 }
 
-/// An import in progress; dropping it unfinished removes its files.
-pub(super) struct Install {
+/// Type, name and details of a node, whatever the format of its file.
+pub(super) struct Content<'a> {
+    pub(super) node_type: &'a str,
+    pub(super) name: &'a str,
+    pub(super) details: &'a Map<String, Value>,
+}
+
+/// Writes the nodes and edges of an import.
+pub(super) struct GraphWriter {
     pub(super) writer: KbWriter,
-    pub(super) problems: Problems,
+    /// Document templates by node type; the types and their fields must exist in the base.
+    pub(super) templates: Templates,
     /// Number of edges passed to the writer, duplicates included.
     pub(super) n_pushed: u64,
+}
+
+impl GraphWriter {
+    /// Writes a node with its document; either all nodes have keys or none.
+    pub(super) fn push_node(
+        &mut self,
+        key: Option<&str>,
+        Content { node_type, name, details }: &Content<'_>,
+    ) -> Result<NodeId, LineError> {
+        let text = match self.templates.get(*node_type) {
+            Some(template) => template.render(name, node_type, details),
+            None => Some(render_text(name, node_type, details)),
+        };
+        let text = text.ok_or_else(|| {
+            let message = format!(
+                "its document exceeds {MAX_DOCUMENT_BYTES} bytes with the template of its type"
+            );
+            let hint = "shorten the template or the node's texts";
+            Fault::new(ProblemKind::LineTooLong, message, hint)
+        })?;
+        let fields: Vec<(String, String)> = details
+            .iter()
+            .map(|(field, value)| (field.clone(), render_field(value)))
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        Ok(match key {
+            Some(key) => self.writer.push_keyed_node(key, node_type, name, &text, &fields)?,
+            None => self.writer.push_node(node_type, name, &text, &fields)?,
+        })
+    }
+
+    /// Writes an edge.
+    pub(super) fn push_edge(
+        &mut self,
+        source: NodeId,
+        relation: &str,
+        target: NodeId,
+    ) -> Result<(), LineError> {
+        self.writer.push_edge(source, relation, target)?;
+        self.n_pushed += 1;
+        Ok(())
+    }
+}
+
+/// An import in progress; dropping it unfinished removes its files.
+pub(super) struct Install {
+    pub(super) graph: GraphWriter,
+    pub(super) problems: Problems,
+    pub(super) meta: KbMeta,
+    /// The question files to import.
+    pub(super) questions: QuerySources,
+    /// How a base of the STaRK benchmark is imported.
+    pub(super) origin: Option<Origin>,
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
     pub(super) repairs: Vec<Repair>,
     /// Whether invalid lines yielded no node. An unknown id may then refer to such a line.
     pub(super) lost_nodes: bool,
-    /// Document templates by node type; the types and their fields must exist in the base.
-    pub(super) templates: Templates,
     /// Whether the templates are those of the previous version: they were checked before, and stay
     /// if the last node of their type is deleted.
     pub(super) keeps_templates: bool,
@@ -140,8 +202,6 @@ pub(super) struct Install {
     /// Number of values stored as the text that Python prints for them, because they have no
     /// equivalent type.
     pub(super) printed_values: u64,
-    home: Home,
-    name: String,
     source: PathBuf,
     options: ImportOptions,
 }
@@ -154,76 +214,56 @@ impl Install {
         options: &ImportOptions,
     ) -> Result<Install, DatasetError> {
         let staging = Staging::new(home, name, options.as_next_version)?;
+        let writer = KbWriter::create(&staging.kb_dir())?;
         Ok(Install {
-            writer: KbWriter::create(&staging.kb_dir())?,
+            graph: GraphWriter { writer, templates: Templates::new(), n_pushed: 0 },
             problems: Problems::new(options.lenient),
-            n_pushed: 0,
+            meta: KbMeta::default(),
+            questions: QuerySources::in_dir(source),
+            origin: None,
             filler_nodes: 0,
             repeated_rows: 0,
             repairs: Vec::new(),
             lost_nodes: false,
-            templates: Templates::new(),
             keeps_templates: false,
             printed_values: 0,
             staging,
-            home: home.clone(),
-            name: name.to_owned(),
             source: source.to_path_buf(),
             options: options.clone(),
         })
     }
 
-    /// Writes the graph, reads the question files in the directory `questions_in`, and publishes
-    /// the base.
-    pub(super) fn finish(
-        self,
-        meta: KbMeta,
-        questions_in: &Path,
-        watch: &mut Watch<'_>,
-    ) -> Result<ImportReport, DatasetError> {
-        self.finish_with(meta, QuerySources::in_dir(questions_in), None, watch)
-    }
-
-    /// Like [`Install::finish`], with given query files and with the origin of a STaRK base.
-    pub(super) fn finish_with(
-        self,
-        mut meta: KbMeta,
-        mut sources: QuerySources,
-        origin: Option<Origin>,
-        watch: &mut Watch<'_>,
-    ) -> Result<ImportReport, DatasetError> {
-        let Install {
-            writer, mut problems, templates, staging, home, name, source, options, ..
-        } = self;
-        if meta.title.is_empty() {
-            meta.title.clone_from(&name);
+    /// Writes the graph, reads the question files, and publishes the base.
+    pub(super) fn finish(mut self, watch: &mut Watch<'_>) -> Result<ImportReport, DatasetError> {
+        let (staging, source, options) = (&self.staging, &self.source, &self.options);
+        let GraphWriter { writer, templates, n_pushed } = self.graph;
+        if self.meta.title.is_empty() {
+            self.meta.title.clone_from(&staging.name);
         }
         let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
-        let manifest = writer.finish(&meta, &mut go_on).map_err(|error| match error {
+        let manifest = writer.finish(&self.meta, &mut go_on).map_err(|error| match error {
             KbError::Stopped => DatasetError::Stopped,
             error @ KbError::UnknownCandidateType { .. } => {
-                let path = source.join("dataset.toml");
-                DatasetError::BadToml { path, line: 0, message: error.to_string() }
+                DatasetError::bad_input(source.join("dataset.toml"), error)
             }
             other => DatasetError::Kb(other),
         })?;
         let kb = Kb::open(&staging.kb_dir())?;
-        if let Some(questions) = options.questions {
-            sources.queries = questions;
+        if let Some(questions) = &options.questions {
+            self.questions.queries.clone_from(questions);
         }
-        let served = options.update.and_then(|_| home.get(&name).ok());
+        let served = options.update.and_then(|_| staging.home.get(&staging.name).ok());
         let target = staging.queries_dir();
         let (queries, kept_questions) = match &served {
-            Some(served) if !sources.queries.exists() => kept(served, &kb, &target, watch)?,
+            Some(served) if !self.questions.queries.exists() => kept(served, &kb, &target, watch)?,
             _ => {
-                let ids = AnswerIds::for_base(&kb);
-                let ids = (ids, self.lost_nodes);
-                (import_queries(&sources, &target, ids, &mut problems, watch)?, None)
+                let ids = (AnswerIds::for_base(&kb), self.lost_nodes);
+                (import_queries(&self.questions, &target, ids, &mut self.problems, watch)?, None)
             }
         };
-        let problems = problems.finish()?;
+        let problems = self.problems.finish()?;
         if !self.lost_nodes && !self.keeps_templates {
-            check_templates(&templates, &kb, &source)?;
+            check_templates(&templates, &kb, source)?;
         }
         let (mut changes, mut loss) = (None, None);
         if let Some(served) = &served {
@@ -233,15 +273,31 @@ impl Install {
         }
         let is_refused = !options.dry_run && options.update.is_some_and(|of| !of.allow_loss);
         if let Some(loss) = loss.as_ref().filter(|_| is_refused) {
-            return Err(DatasetError::WouldLoseData { name, loss: loss.clone() });
+            let (name, loss) = (staging.name.clone(), loss.clone());
+            return Err(DatasetError::WouldLoseData { name, loss });
         }
         let summary = Summary::compute(&kb, &queries.labelled);
         let derived_tenth = queries.derived_tenth;
-        let origin = origin.map(|origin| Origin { derived_tenth, ..origin });
-        let record = BaseRecord::new(&manifest, queries, &source, (templates, origin));
+        let record = BaseRecord {
+            format_version: FORMAT_VERSION,
+            title: manifest.title,
+            licence: manifest.licence,
+            source: source.display().to_string(),
+            fingerprint: manifest.fingerprint,
+            n_nodes: manifest.n_nodes,
+            n_edges: manifest.n_edges,
+            n_types: manifest.types.len() as u64,
+            n_relations: manifest.relations.len() as u64,
+            n_queries: queries.n_queries,
+            splits: queries.splits,
+            query_files: queries.files,
+            templates,
+            stark: self.origin.map(|origin| Origin { derived_tenth, ..origin }),
+            checksum: String::new(),
+        };
         let base = match options.dry_run {
-            true => staging.rehearse(record),
-            false => staging.publish(record)?,
+            true => self.staging.rehearse(record),
+            false => self.staging.publish(record)?,
         };
         Ok(ImportReport {
             base,
@@ -249,7 +305,7 @@ impl Install {
             changes,
             loss,
             kept_questions,
-            duplicate_edges: self.n_pushed - manifest.n_edges,
+            duplicate_edges: n_pushed - manifest.n_edges,
             filler_nodes: self.filler_nodes,
             repeated_rows: self.repeated_rows,
             repairs: self.repairs,
@@ -273,8 +329,7 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), 
             let message = format!(
                 "the template of \"{node_type}\": no node has the {what} \"{name}\"; known: {known}"
             );
-            let path = source.join("dataset.toml");
-            return Err(DatasetError::BadToml { path, line: 0, message });
+            return Err(DatasetError::bad_input(source.join("dataset.toml"), message));
         }
     }
     Ok(())

@@ -69,11 +69,10 @@ pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base,
         record = record.write(&base.path)?;
     }
     let place = base.queries_dir();
-    match fs::remove_dir_all(&place) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(DatasetError::io("remove", &place)(error));
-        }
-        _ => {}
+    if let Err(error) = fs::remove_dir_all(&place)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(DatasetError::io("remove", &place)(error));
     }
     fs::rename(&new, &place).map_err(DatasetError::io("create", &place))?;
     (record.n_queries, record.splits) = (stored.n_queries, stored.splits);

@@ -3,17 +3,15 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Seek},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
 };
 
 use crate::{
-    DatasetError,
+    DatasetError, Phase, ProblemKind,
     encoding::{Decoder, Encoding},
+    error::Fault,
+    install::Watch,
 };
 use agent_ground::files;
 
@@ -24,19 +22,8 @@ pub const MAX_FILE_BYTES: u64 = 256 << 30;
 /// Number of bytes read at a time from the disk and from the unpacker.
 const READ_BUFFER: usize = 256 << 10;
 
-/// File that counts the bytes read from it before unpacking, for progress.
-struct CountingReader {
-    file: File,
-    bytes: Arc<AtomicU64>,
-}
-
-impl Read for CountingReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
-        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
-    }
-}
+/// Number of lines between two progress reports and checks of the stop flag.
+const LINES_PER_REPORT: u64 = 4096;
 
 /// One line without its line end, or a marker for a line that is too long.
 pub(super) enum Line<'a> {
@@ -44,19 +31,31 @@ pub(super) enum Line<'a> {
     TooLong,
 }
 
+impl<'a> Line<'a> {
+    /// Returns the text of the line, or the fault of a line that is too long or not UTF-8.
+    pub(super) fn text(self) -> Result<&'a str, Fault> {
+        let Line::Bytes(bytes) = self else {
+            let message = format!("line of more than {MAX_LINE_BYTES} bytes");
+            return Err(Fault::new(ProblemKind::LineTooLong, message, "shorten its texts"));
+        };
+        std::str::from_utf8(bytes).map_err(|error| {
+            let message = format!("byte {} is not UTF-8", error.valid_up_to() + 1);
+            let fault = Fault::new(ProblemKind::NotUtf8, message, "convert the file to UTF-8");
+            fault.with_excerpt(&String::from_utf8_lossy(bytes))
+        })
+    }
+}
+
 /// Reads the lines of one file in order.
 pub(super) struct Lines {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     reader: Box<dyn BufRead>,
+    /// The file as stored; shares its position with the reader.
+    file: File,
     stored_bytes: u64,
-    bytes_read: Arc<AtomicU64>,
     unpacked: u64,
     number: u64,
     max_line: usize,
-    /// Length of the last line in bytes with its line end, if the line is still in the reader's
-    /// buffer; otherwise 0.
-    in_place_bytes: usize,
-    /// The last line, if it did not fit into the reader's buffer.
     buffer: Vec<u8>,
 }
 
@@ -65,24 +64,17 @@ impl Lines {
     /// exists.
     ///
     /// # Errors
-    /// [`DatasetError::AmbiguousFile`] if several exist; [`DatasetError::Io`].
-    pub(super) fn find(dir: &Path, file: &'static str) -> Result<Option<Lines>, DatasetError> {
-        let mut found: Vec<String> = Vec::new();
-        for suffix in ["", ".gz", ".zst"] {
-            let name = format!("{file}{suffix}");
-            if dir.join(&name).exists() {
-                found.push(name);
-            }
+    /// [`DatasetError::BadInput`] if several exist; [`DatasetError::Io`].
+    pub(super) fn find(dir: &Path, file: &str) -> Result<Option<Lines>, DatasetError> {
+        let names = ["", ".gz", ".zst"].map(|suffix| format!("{file}{suffix}"));
+        let mut found = names.iter().filter(|name| dir.join(name).exists());
+        let Some(first) = found.next() else { return Ok(None) };
+        if let Some(second) = found.next() {
+            let dir = dir.display();
+            let message = format!("{dir} has both {first} and {second}; keep one");
+            return Err(DatasetError::BadInput(message));
         }
-        match found.as_slice() {
-            [] => Ok(None),
-            [name] => Lines::open(&dir.join(name), MAX_LINE_BYTES).map(Some),
-            [first, second, ..] => Err(DatasetError::AmbiguousFile {
-                dir: dir.to_path_buf(),
-                first: first.clone(),
-                second: second.clone(),
-            }),
-        }
+        Lines::open(&dir.join(first), MAX_LINE_BYTES).map(Some)
     }
 
     /// Opens a UTF-8 file, or a packed one; a line of more than `max_line` bytes is returned as
@@ -99,9 +91,8 @@ impl Lines {
     ) -> Result<Lines, DatasetError> {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
-        let bytes_read = Arc::new(AtomicU64::new(0));
-        let counted = CountingReader { file, bytes: bytes_read.clone() };
-        let stored = BufReader::with_capacity(READ_BUFFER, counted);
+        let own = file.try_clone().map_err(DatasetError::io("open", path))?;
+        let stored = BufReader::with_capacity(READ_BUFFER, own);
         let reader: Box<dyn BufRead> = match path.extension().and_then(|e| e.to_str()) {
             Some("gz") => Box::new(BufReader::with_capacity(
                 READ_BUFFER,
@@ -118,17 +109,8 @@ impl Lines {
             Encoding::Utf8 => reader,
             other => Box::new(BufReader::with_capacity(READ_BUFFER, Decoder::new(reader, other))),
         };
-        Ok(Lines {
-            path: path.to_path_buf(),
-            reader,
-            stored_bytes,
-            bytes_read,
-            unpacked: 0,
-            number: 0,
-            max_line,
-            in_place_bytes: 0,
-            buffer: Vec::new(),
-        })
+        let (path, buffer) = (path.to_path_buf(), Vec::new());
+        Ok(Lines { path, reader, file, stored_bytes, unpacked: 0, number: 0, max_line, buffer })
     }
 
     /// Detects the encoding of a file from its content.
@@ -145,72 +127,62 @@ impl Lines {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the size of the file as stored, in bytes.
-    pub(super) fn stored_bytes(&self) -> u64 {
-        self.stored_bytes
-    }
-
-    /// Returns the counter of the bytes read so far from the file as stored.
-    pub(super) fn counter(&self) -> Arc<AtomicU64> {
-        self.bytes_read.clone()
+    /// Like [`Lines::next`]; also reports the progress of the phase, in bytes of the file as
+    /// stored.
+    ///
+    /// # Errors
+    /// [`DatasetError::Stopped`]; otherwise as [`Lines::next`].
+    pub(super) fn next_of(
+        &mut self,
+        phase: Phase,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<(u64, Line<'_>)>, DatasetError> {
+        let total = self.stored_bytes;
+        if self.number.is_multiple_of(LINES_PER_REPORT) {
+            let done = self.file.stream_position();
+            watch.report(phase, done.map_err(DatasetError::io("read", &self.path))?, total)?;
+        }
+        match self.next()? {
+            None => watch.report(phase, total, total).map(|()| None),
+            line => Ok(line),
+        }
     }
 
     /// Returns the number of the next line (from 1) and the line, without byte order mark, line
     /// feed and final CR; `None` at the end of the file.
     ///
     /// # Errors
-    /// [`DatasetError::Unreadable`] or [`DatasetError::FileTooLong`].
+    /// [`DatasetError::Unreadable`], or [`DatasetError::BadInput`] for a file that is too long.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Line<'_>)>, DatasetError> {
         self.number += 1;
         let number = self.number;
-        let path = &self.path;
         let unreadable =
-            |source| DatasetError::Unreadable { path: path.clone(), line: number, source };
-        self.reader.consume(std::mem::take(&mut self.in_place_bytes));
-        let mut ahead = self.reader.fill_buf().map_err(unreadable)?;
-        let n_ahead = ahead.len();
-        let mut n = ahead.skip_until(b'\n').map_err(unreadable)?;
-        let in_place = n < n_ahead;
-        let mut too_long = false;
-        if in_place {
-            self.in_place_bytes = n;
-        } else {
-            // Releases the memory of the previous long line.
-            self.buffer.clear();
-            self.buffer.shrink_to(READ_BUFFER);
-            let limit = self.max_line as u64 + 2;
-            n = (&mut self.reader)
-                .take(limit)
-                .read_until(b'\n', &mut self.buffer)
-                .map_err(unreadable)?;
-            if n == 0 {
-                return Ok(None);
-            }
-            if self.buffer.last() != Some(&b'\n') && n as u64 == limit {
-                too_long = true;
-                let mut rest = (&mut self.reader).take(MAX_FILE_BYTES);
-                self.unpacked += rest.skip_until(b'\n').map_err(unreadable)? as u64;
-            }
+            |source| DatasetError::Unreadable { path: self.path.clone(), line: number, source };
+        // Releases the memory of the previous long line.
+        self.buffer.clear();
+        self.buffer.shrink_to(READ_BUFFER);
+        let limit = self.max_line as u64 + 2;
+        let mut start = (&mut self.reader).take(limit);
+        let mut n = start.read_until(b'\n', &mut self.buffer).map_err(unreadable)? as u64;
+        if n == 0 {
+            return Ok(None);
         }
-        self.unpacked += n as u64;
+        let is_cut = n == limit && self.buffer.last() != Some(&b'\n');
+        if is_cut {
+            let mut rest = (&mut self.reader).take(MAX_FILE_BYTES);
+            n += rest.skip_until(b'\n').map_err(unreadable)? as u64;
+        }
+        self.unpacked += n;
         if self.unpacked > MAX_FILE_BYTES {
-            return Err(DatasetError::FileTooLong { path: path.clone(), limit: MAX_FILE_BYTES });
+            return Err(DatasetError::too_long(&self.path, MAX_FILE_BYTES));
         }
-        let mut line = if in_place {
-            self.reader.fill_buf().map_err(unreadable)?.get(..n).unwrap_or_default()
-        } else {
-            self.buffer.as_slice()
-        };
+        let mut line = self.buffer.as_slice();
         line = line.strip_suffix(b"\n").unwrap_or(line);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if number == 1 {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
-        if too_long || line.len() > self.max_line {
+        if is_cut || line.len() > self.max_line {
             return Ok(Some((number, Line::TooLong)));
         }
         Ok(Some((number, Line::Bytes(line))))

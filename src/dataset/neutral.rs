@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fmt, fs, io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
 };
 
 use serde::{
@@ -24,15 +24,15 @@ use serde_json::{Map, Value};
 
 use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-    error::{Fault, Problems},
+    error::{Fault, LineError},
     ids::{Ids, in_range},
-    install::{Install, Watch},
-    lines::{Line, Lines, MAX_LINE_BYTES},
+    install::{Content, GraphWriter, Install, Watch},
+    lines::Lines,
     links,
-    render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
+    render::{Template, render_text},
 };
 use agent_ground::{files, words::Languages};
-use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
+use agent_kb::{KbMeta, NodeId};
 
 /// First line of an edges file.
 pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
@@ -42,9 +42,6 @@ pub const MAX_FILLER_NODES: u32 = 1_000_000;
 const FILLER_TYPE: &str = "unknown";
 /// Maximum size of `dataset.toml`, in bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
-/// Number of lines between two progress reports and checks of the stop flag.
-const LINES_PER_REPORT: u64 = 4096;
-
 /// Imports the directory `source` as base `name` of `home`. An installed base with that name is
 /// replaced, or gets a next version, see [`ImportOptions::as_next_version`].
 ///
@@ -66,30 +63,24 @@ pub fn import_neutral(
     let mut watch = Watch { on_progress, stop };
     links::refuse_outside(source)?;
     let mut install = Install::begin(home, name, source, options)?;
-    let (meta, templates) = read_toml(source)?;
+    (install.meta, install.graph.templates) = read_toml(source)?;
     let nodes = required(source, "nodes.jsonl")?;
     let edges = required(source, "edges.tsv")?;
-    let nodes_file = file_name(nodes.path());
-
-    let Install { writer, problems, lost_nodes, .. } = &mut install;
-    let (naming, filled) = read_nodes(nodes, &templates, writer, problems, lost_nodes, &mut watch)?;
-    install.filler_nodes = filled;
-    install.n_pushed = read_edges(
-        edges,
-        &naming,
-        (&nodes_file, install.lost_nodes),
-        &mut install.writer,
-        &mut install.problems,
-        &mut watch,
-    )?;
+    let nodes_file = file_name(&nodes.path);
+    let naming = read_nodes(nodes, &mut install, &mut watch)?;
+    read_edges(edges, &naming, &nodes_file, &mut install, &mut watch)?;
     drop(naming);
-    install.templates = templates;
-    install.finish(meta, source, &mut watch)
+    install.finish(&mut watch)
 }
 
-fn required(source: &Path, file: &'static str) -> Result<Lines, DatasetError> {
-    Lines::find(source, file)?
-        .ok_or_else(|| DatasetError::MissingFile { dir: source.to_path_buf(), file })
+fn required(source: &Path, file: &str) -> Result<Lines, DatasetError> {
+    Lines::find(source, file)?.ok_or_else(|| {
+        let dir = source.display();
+        DatasetError::BadInput(format!(
+            "{dir} has no {file}, {file}.gz or {file}.zst; add one, or import tables with \
+             `agent data guess`"
+        ))
+    })
 }
 
 #[derive(Deserialize, Default)]
@@ -119,17 +110,17 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         }
         read => read.map_err(DatasetError::io("read", &path))?,
     };
-    let bad = |message| DatasetError::BadToml { path: path.clone(), line: 0, message };
-    let text =
-        String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| DatasetError::bad_input(&path, "it is not UTF-8; convert it to UTF-8"))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
         let keys = "the keys are title, licence, candidate_types, language, templates";
         DatasetError::bad_toml(&path, &text, &error, keys)
     })?;
     let mut templates = Templates::new();
     for (node_type, text) in parsed.templates {
-        let template = Template::parse(&text)
-            .map_err(|why| bad(format!("the template of \"{node_type}\" {why}")))?;
+        let template = Template::parse(&text).map_err(|why| {
+            DatasetError::bad_input(&path, format!("the template of \"{node_type}\" {why}"))
+        })?;
         templates.insert(node_type, template);
     }
     let meta = KbMeta {
@@ -146,32 +137,6 @@ pub(super) fn file_name(path: &Path) -> String {
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the text of a line. If the line is too long or not UTF-8, adds a problem and returns
-/// `None`.
-pub(super) fn text_of<'a>(
-    line: Line<'a>,
-    path: &Path,
-    number: u64,
-    problems: &mut Problems,
-) -> Option<&'a str> {
-    let bytes = match line {
-        Line::Bytes(bytes) => bytes,
-        Line::TooLong => {
-            let message = format!("line of more than {MAX_LINE_BYTES} bytes");
-            let fault = Fault::new(ProblemKind::LineTooLong, message, "shorten its texts");
-            problems.add(path, number, fault);
-            return None;
-        }
-    };
-    let text = std::str::from_utf8(bytes);
-    if let Err(error) = &text {
-        let message = format!("byte {} is not UTF-8", error.valid_up_to() + 1);
-        let fault = Fault::new(ProblemKind::NotUtf8, message, "convert the file to UTF-8");
-        problems.add(path, number, fault.with_excerpt(&String::from_utf8_lossy(bytes)));
-    }
-    text.ok()
-}
-
 /// How the edges of a dataset identify nodes.
 enum Naming {
     /// By node number: the ids are 0, 1, 2, ... in file order.
@@ -183,234 +148,150 @@ enum Naming {
 /// Name of the only key space, which all node types share.
 const KEY_SPACE: &str = "";
 
-/// Writes all nodes; returns how ids identify nodes, and the number of nodes inserted for missing
-/// ids. Sets `lost` if a line yielded no node; an unknown id may then refer to such a line.
+/// Writes all nodes; returns how ids identify nodes. Notes in `install` whether a line yielded no
+/// node; an unknown id may then refer to such a line.
 fn read_nodes(
     mut lines: Lines,
-    templates: &Templates,
-    writer: &mut KbWriter,
-    problems: &mut Problems,
-    lost: &mut bool,
+    install: &mut Install,
     watch: &mut Watch<'_>,
-) -> Result<(Naming, u32), DatasetError> {
-    let path = lines.path().to_path_buf();
-    let total = lines.stored_bytes();
-    let bytes_read = lines.counter();
+) -> Result<Naming, DatasetError> {
+    let path = lines.path.clone();
     let mut naming = None;
-    let mut filler_nodes = 0u32;
-    watch.report(Phase::Nodes, 0, total)?;
-    while let Some((number, line)) = lines.next()? {
-        if number.is_multiple_of(LINES_PER_REPORT) {
-            watch.report(Phase::Nodes, bytes_read.load(Ordering::Relaxed), total)?;
-        }
-        let Some(text) = text_of(line, &path, number, problems) else {
-            *lost = true;
+    while let Some((number, line)) = lines.next_of(Phase::Nodes, watch)? {
+        let Some(text) = install.problems.ok(&path, number, line.text())? else {
+            install.lost_nodes = true;
             continue;
         };
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let node: NodeLine = match serde_json::from_str(text) {
-            Ok(node) => node,
-            Err(error) => {
-                let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \
-                    \"details\": {}} per line";
-                let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
-                problems.add(&path, number, fault.with_excerpt(text));
-                *lost = true;
-                continue;
-            }
-        };
-        if let Some(key) = &node.unknown_key {
-            let message = format!("unknown key \"{key}\"");
-            let fault = Fault::new(ProblemKind::UnknownKey, message, "put it into details");
-            problems.add(&path, number, fault.with_excerpt(text));
-        }
-        let naming = naming.get_or_insert_with(|| match node.id {
-            NodeKey::Number(0) => Naming::Numbers,
-            _ => Naming::Keys(Ids::default()),
+        let read = read_node(text, (&path, number), &mut naming, install).map_err(|error| {
+            error.map(|fault| {
+                install.lost_nodes |= match fault.kind {
+                    ProblemKind::BadJson => true,
+                    // The node exists.
+                    ProblemKind::DuplicateId => false,
+                    // Another node takes the number of an invalid one.
+                    _ => matches!(naming, Some(Naming::Keys(_))),
+                };
+                fault.with_excerpt(text)
+            })
         });
-        let fault = match naming {
-            Naming::Numbers => {
-                let (filled, place) = ((&mut filler_nodes, *lost), (path.as_path(), number));
-                push_numbered(&node, filled, templates, writer, problems, place)?
-            }
-            Naming::Keys(ids) => {
-                let fault = push_keyed(&node, ids, templates, writer)?;
-                // A node with a repeated id exists.
-                *lost |= fault.as_ref().is_some_and(|of| of.kind != ProblemKind::DuplicateId);
-                fault
-            }
-        };
-        if let Some(fault) = fault {
-            problems.add(&path, number, fault.with_excerpt(text));
-        }
+        install.problems.ok(&path, number, read)?;
     }
-    if writer.n_nodes() == 0 {
+    if install.graph.writer.n_nodes() == 0 {
         // The problems of the lines explain why there are no nodes.
-        std::mem::take(problems).finish()?;
-        return Err(DatasetError::NoNodes { path });
+        std::mem::take(&mut install.problems).finish()?;
+        return Err(DatasetError::no_nodes(&path));
     }
-    watch.report(Phase::Nodes, total, total)?;
-    Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
+    Ok(naming.unwrap_or(Naming::Numbers))
 }
 
-/// Writes a node that is identified by number, or returns its fault. Inserts empty nodes for the
-/// numbers skipped before it, and adds their number to `filled`; `lost` says whether earlier lines
-/// yielded no node.
-fn push_numbered(
-    node: &NodeLine,
-    (filled, lost): (&mut u32, bool),
-    templates: &Templates,
-    writer: &mut KbWriter,
-    problems: &mut Problems,
+/// Writes the node in a line.
+fn read_node(
+    text: &str,
     (path, number): (&Path, u64),
-) -> Result<Option<Fault>, DatasetError> {
+    naming: &mut Option<Naming>,
+    install: &mut Install,
+) -> Result<(), LineError> {
+    let node: NodeLine = serde_json::from_str(text).map_err(|error| {
+        let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \
+            \"details\": {}} per line";
+        Fault::new(ProblemKind::BadJson, json_message(&error), hint)
+    })?;
+    if let Some(key) = &node.unknown_key {
+        let message = format!("unknown key \"{key}\"");
+        let fault = Fault::new(ProblemKind::UnknownKey, message, "put it into details");
+        install.problems.add(path, number, fault.with_excerpt(text));
+    }
+    let naming = naming.get_or_insert_with(|| match node.id {
+        NodeKey::Number(0) => Naming::Numbers,
+        _ => Naming::Keys(Ids::default()),
+    });
+    let content = Content { node_type: &node.node_type, name: &node.name, details: &node.details };
+    match naming {
+        Naming::Numbers => push_numbered(&node.id, &content, (path, number), install),
+        Naming::Keys(ids) => push_keyed(&node.id.to_string(), &content, ids, install),
+    }
+}
+
+/// Writes a node that is identified by number. Inserts empty nodes for the numbers skipped before
+/// it, and for the node itself if it is invalid.
+fn push_numbered(
+    id: &NodeKey,
+    content: &Content<'_>,
+    (path, number): (&Path, u64),
+    install: &mut Install,
+) -> Result<(), LineError> {
     let hint = "number the nodes 0, 1, 2, ... in file order, or write all ids as texts";
-    let id = match &node.id {
+    let id = match id {
         NodeKey::Number(id) => *id,
         NodeKey::Text(id) => {
             let message = format!("id \"{id}\" is a text, but the first id is the number 0");
-            return Ok(Some(Fault::new(ProblemKind::BadId, message, hint)));
+            return Err(Fault::new(ProblemKind::BadId, message, hint).into());
         }
     };
-    let expected = writer.n_nodes();
-    if id < u64::from(expected) {
+    let expected = u64::from(install.graph.writer.n_nodes());
+    if id < expected {
         let message = format!("id {id} occurs twice or out of order");
-        return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
+        return Err(Fault::new(ProblemKind::DuplicateId, message, hint).into());
     }
-    if id - u64::from(expected) > u64::from(MAX_FILLER_NODES - *filled) {
-        let path = path.to_path_buf();
-        return Err(DatasetError::TooManyMissingIds { path, limit: MAX_FILLER_NODES });
+    if id - expected > u64::from(MAX_FILLER_NODES - install.filler_nodes) {
+        let message = format!(
+            "more than {MAX_FILLER_NODES} node ids are missing; number the nodes 0, 1, 2, ..."
+        );
+        return Err(DatasetError::bad_input(path, message).into());
     }
-    for missing in u64::from(expected)..id {
+    for missing in expected..id {
         let message = format!("id {missing} is missing, this line has id {id}");
         let fault = Fault::new(ProblemKind::MissingId, message, hint);
-        problems.add_maybe_consequence(lost, path, number, fault);
-        push_filler(writer)?;
-        *filled += 1;
+        install.problems.add(path, number, fault.following(install.lost_nodes));
+        push_filler(install)?;
     }
-    let fault = node.content().push(None, templates, writer)?;
-    if fault.is_some() {
+    let pushed = install.graph.push_node(None, content);
+    if let Err(LineError::Fault(_)) = pushed {
         // An empty node takes the id, so that references to it stay valid.
-        push_filler(writer)?;
-        *filled += 1;
+        push_filler(install)?;
     }
-    Ok(fault)
+    pushed.map(drop)
 }
 
-/// Writes a node that is identified by key, or returns its fault.
+/// Writes a node that is identified by key.
 fn push_keyed(
-    node: &NodeLine,
+    key: &str,
+    content: &Content<'_>,
     ids: &mut Ids,
-    templates: &Templates,
-    writer: &mut KbWriter,
-) -> Result<Option<Fault>, DatasetError> {
-    let key = node.id.clone().into_text();
-    if ids.get(KEY_SPACE, &key).is_some() {
+    install: &mut Install,
+) -> Result<(), LineError> {
+    if ids.get(KEY_SPACE, key).is_some() {
         let message = format!("id \"{key}\" occurs twice");
         let hint = "keep one of the two nodes";
-        return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
+        return Err(Fault::new(ProblemKind::DuplicateId, message, hint).into());
     }
-    let id = writer.n_nodes();
-    let fault = node.content().push(Some(&key), templates, writer)?;
-    if fault.is_none() {
-        ids.insert(KEY_SPACE, &key, id);
-    }
-    Ok(fault)
-}
-
-impl NodeLine {
-    fn content(&self) -> Content<'_> {
-        Content { node_type: &self.node_type, name: &self.name, details: &self.details }
-    }
-}
-
-/// Type, name and details of a node, whatever the format of its file.
-pub(super) struct Content<'a> {
-    pub(super) node_type: &'a str,
-    pub(super) name: &'a str,
-    pub(super) details: &'a Map<String, Value>,
-}
-
-impl Content<'_> {
-    /// Writes the node with its document, or returns the fault of its content.
-    pub(super) fn push(
-        &self,
-        key: Option<&str>,
-        templates: &Templates,
-        writer: &mut KbWriter,
-    ) -> Result<Option<Fault>, DatasetError> {
-        let Content { node_type, name, details } = self;
-        let text = match templates.get(*node_type) {
-            Some(template) => template.render(name, node_type, details),
-            None => Some(render_text(name, node_type, details)),
-        };
-        let Some(text) = text else {
-            let message = format!(
-                "its document exceeds {MAX_DOCUMENT_BYTES} bytes with the template of its type"
-            );
-            let hint = "shorten the template or the node's texts";
-            return Ok(Some(Fault::new(ProblemKind::LineTooLong, message, hint)));
-        };
-        let fields: Vec<(String, String)> = details
-            .iter()
-            .map(|(field, value)| (field.clone(), render_field(value)))
-            .filter(|(_, value)| !value.is_empty())
-            .collect();
-        let pushed = match key {
-            Some(key) => writer.push_keyed_node(key, node_type, name, &text, &fields),
-            None => writer.push_node(node_type, name, &text, &fields),
-        };
-        match pushed {
-            Ok(_) => Ok(None),
-            Err(error) => label_fault(error).map(Some),
-        }
-    }
-}
-
-/// Converts the error for an invalid key, or for an invalid type, relation or field name, to a
-/// fault.
-///
-/// # Errors
-/// Any other error is returned unchanged.
-pub(super) fn label_fault(error: KbError) -> Result<Fault, DatasetError> {
-    match error {
-        KbError::BadLabel { .. }
-        | KbError::ControlInLabel { .. }
-        | KbError::TooMany { what: "types" | "relations" | "fields", .. } => {
-            let text = error.to_string();
-            let (message, hint) = text.split_once("; ").unwrap_or((&text, "rename it in the data"));
-            Ok(Fault::new(ProblemKind::BadLabel, message, hint))
-        }
-        error => Err(error.into()),
-    }
-}
-
-fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
-    let text = render_text("", FILLER_TYPE, &Map::new());
-    writer.push_node(FILLER_TYPE, "", &text, &[])?;
+    let node = install.graph.push_node(Some(key), content)?;
+    ids.insert(KEY_SPACE, key, node);
     Ok(())
 }
 
-/// Writes all edges; returns their number, duplicates included. `lost` says whether some lines of
-/// the nodes file yielded no node.
+fn push_filler(install: &mut Install) -> Result<(), DatasetError> {
+    let text = render_text("", FILLER_TYPE, &Map::new());
+    install.graph.writer.push_node(FILLER_TYPE, "", &text, &[])?;
+    install.filler_nodes += 1;
+    Ok(())
+}
+
+/// Writes all edges.
 fn read_edges(
     mut lines: Lines,
     naming: &Naming,
-    (nodes_file, lost): (&str, bool),
-    writer: &mut KbWriter,
-    problems: &mut Problems,
+    nodes_file: &str,
+    install: &mut Install,
     watch: &mut Watch<'_>,
-) -> Result<u64, DatasetError> {
-    let path = lines.path().to_path_buf();
-    let total = lines.stored_bytes();
-    let bytes_read = lines.counter();
-    let n_nodes = writer.n_nodes();
-    let mut n_pushed = 0u64;
-    watch.report(Phase::Edges, 0, total)?;
-    let header = match lines.next()? {
-        Some((number, line)) => text_of(line, &path, number, problems).unwrap_or_default(),
+) -> Result<(), DatasetError> {
+    let path = lines.path.clone();
+    let Install { graph, problems, lost_nodes, .. } = install;
+    let header = match lines.next_of(Phase::Edges, watch)? {
+        Some((number, line)) => problems.ok(&path, number, line.text())?.unwrap_or_default(),
         None => "",
     };
     if header != EDGES_HEADER {
@@ -419,57 +300,62 @@ fn read_edges(
         let hint = "begin the file with that line, tab-separated";
         problems.add(&path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
     }
-    while let Some((number, line)) = lines.next()? {
-        if number.is_multiple_of(LINES_PER_REPORT) {
-            watch.report(Phase::Edges, bytes_read.load(Ordering::Relaxed), total)?;
-        }
-        let Some(text) = text_of(line, &path, number, problems) else { continue };
+    while let Some((number, line)) = lines.next_of(Phase::Edges, watch)? {
+        let Some(text) = problems.ok(&path, number, line.text())? else { continue };
         if text.is_empty() {
             continue;
         }
-        let Some((source, relation, target)) = split_columns(text) else {
-            let n = text.split('\t').count();
-            let message = format!("{n} columns, not 3");
-            let hint = "write source, relation, target with tabs";
-            let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
-            problems.add(&path, number, fault.with_excerpt(text));
-            continue;
-        };
-        let ends = find(source, naming, nodes_file, n_nodes)
-            .and_then(|source| Ok((source, find(target, naming, nodes_file, n_nodes)?)));
-        let (source, target) = match ends {
-            Ok(ends) => ends,
-            Err(fault) => {
-                let follows = lost && fault.kind == ProblemKind::UnknownNode;
-                problems.add_maybe_consequence(follows, &path, number, fault.with_excerpt(text));
-                continue;
-            }
-        };
-        match writer.push_edge(source, relation, target) {
-            Ok(()) => n_pushed += 1,
-            Err(error) => problems.add(&path, number, label_fault(error)?.with_excerpt(text)),
-        }
+        let read = read_edge(text, naming, nodes_file, graph).map_err(|error| {
+            error.map(|fault| {
+                let follows = *lost_nodes && fault.kind == ProblemKind::UnknownNode;
+                fault.with_excerpt(text).following(follows)
+            })
+        });
+        problems.ok(&path, number, read)?;
     }
-    watch.report(Phase::Edges, total, total)?;
-    Ok(n_pushed)
+    Ok(())
+}
+
+/// Writes the edge in a line.
+fn read_edge(
+    text: &str,
+    naming: &Naming,
+    nodes_file: &str,
+    graph: &mut GraphWriter,
+) -> Result<(), LineError> {
+    let mut columns = text.split('\t');
+    let mut next = || columns.next();
+    let (Some(source), Some(relation), Some(target), None) = (next(), next(), next(), next())
+    else {
+        let message = format!("{} columns, not 3", text.split('\t').count());
+        let hint = "write source, relation, target with tabs";
+        return Err(Fault::new(ProblemKind::RaggedRow, message, hint).into());
+    };
+    let n_nodes = graph.writer.n_nodes();
+    let source = find(source, naming, nodes_file, n_nodes)?;
+    let target = find(target, naming, nodes_file, n_nodes)?;
+    graph.push_edge(source, relation, target)
 }
 
 /// Finds the node to which an id in the edges file refers.
 fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
-    let (found, range) = match naming {
+    let found = match naming {
         Naming::Numbers => {
-            let Ok(number) = id.parse::<u64>() else {
+            let number = id.parse().map_err(|_| {
                 let message =
                     format!("the id {id:?} is not a number, unlike those of {nodes_file}");
                 let hint = "use the ids of the nodes, or write those as texts too";
-                return Err(Fault::new(ProblemKind::BadId, message, hint));
-            };
-            let range = format!("ids from 0 to {}", n_nodes.saturating_sub(1));
-            (in_range(number, n_nodes), range)
+                Fault::new(ProblemKind::BadId, message, hint)
+            })?;
+            in_range(number, n_nodes)
         }
-        Naming::Keys(ids) => (ids.get(KEY_SPACE, id), ids.describe(KEY_SPACE)),
+        Naming::Keys(ids) => ids.get(KEY_SPACE, id),
     };
     found.ok_or_else(|| {
+        let range = match naming {
+            Naming::Numbers => format!("ids from 0 to {}", n_nodes.saturating_sub(1)),
+            Naming::Keys(ids) => ids.describe(KEY_SPACE),
+        };
         let message = format!("no node has the id \"{id}\"");
         let hint = format!(
             "{nodes_file} has {range}; add the node, or import with --lenient to leave such edges \
@@ -479,17 +365,6 @@ fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<Nod
     })
 }
 
-/// Splits a line of the edges file into its three columns; `None` if there are not exactly three.
-/// Ids are short, so tabs are searched from both ends.
-fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
-    let is_tab = |byte: u8| byte == b'\t';
-    let first = text.bytes().position(is_tab)?;
-    let last = text.bytes().rposition(is_tab)?;
-    let relation = text.get(first + 1..last)?;
-    let row = (text.get(..first)?, relation, text.get(last + 1..)?);
-    (!relation.as_bytes().contains(&b'\t')).then_some(row)
-}
-
 /// Id of a node in `nodes.jsonl`: a number or a text. A negative integer is stored as a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeKey {
@@ -497,11 +372,11 @@ pub(super) enum NodeKey {
     Text(String),
 }
 
-impl NodeKey {
-    pub(super) fn into_text(self) -> String {
+impl fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NodeKey::Number(number) => number.to_string(),
-            NodeKey::Text(text) => text,
+            NodeKey::Number(number) => number.fmt(f),
+            NodeKey::Text(text) => f.write_str(text),
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::{
     ids::AnswerIds,
     install::Watch,
     lines::{Lines, MAX_LINE_BYTES},
-    neutral::text_of,
 };
 use agent_ground::files;
 use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
@@ -93,32 +92,34 @@ pub enum Split {
     File(PathBuf),
 }
 
+impl Split {
+    const NAMED: [(&str, Split); 5] = [
+        ("train", Split::Train),
+        ("val", Split::Val),
+        ("test", Split::Test),
+        (TENTH_NAME, Split::TestTenth),
+        ("human", Split::Human),
+    ];
+}
+
 impl std::str::FromStr for Split {
     type Err = std::convert::Infallible;
 
     /// Parses the name of a split: `train`, `val`, `test`, `test-0.1` or `human`. Any other text is
     /// the path of a file.
     fn from_str(text: &str) -> Result<Split, Self::Err> {
-        Ok(match text {
-            "train" => Split::Train,
-            "val" => Split::Val,
-            "test" => Split::Test,
-            TENTH_NAME => Split::TestTenth,
-            "human" => Split::Human,
-            path => Split::File(PathBuf::from(path)),
-        })
+        let named = Split::NAMED.into_iter().find(|(name, _)| *name == text);
+        Ok(named.map_or_else(|| Split::File(text.into()), |(_, split)| split))
     }
 }
 
 impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Split::Train => f.write_str("train"),
-            Split::Val => f.write_str("val"),
-            Split::Test => f.write_str("test"),
-            Split::TestTenth => f.write_str(TENTH_NAME),
-            Split::Human => f.write_str("human"),
             Split::File(path) => path.display().fmt(f),
+            named => {
+                f.write_str(Split::NAMED.iter().find(|of| of.1 == *named).map_or("", |of| of.0))
+            }
         }
     }
 }
@@ -346,69 +347,72 @@ fn parse_queries(
             let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
             Fault::new(kind, message, hint).with_excerpt(&cells.join(","))
         };
-        let mut add = |fault: Fault| {
+        let mut unknown = None;
+        let mut parse = || {
+            if record.len() != header.len() {
+                let message = format!("{} columns, not {}", record.len(), header.len());
+                let hint = "quote texts that hold commas";
+                return Err(fault(ProblemKind::RaggedRow, &message, hint));
+            }
+            let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
+            let columns = columns.map_err(|_| {
+                let hint = "convert the file to UTF-8";
+                fault(ProblemKind::NotUtf8, "the row is not UTF-8", hint)
+            })?;
+            let column = |at: usize| columns.get(at).copied().unwrap_or_default();
+            let id = id.ok_or_else(|| {
+                let message = format!("id {:?} is not an integer", column(id_at));
+                fault(ProblemKind::BadId, &message, "number the queries")
+            })?;
+            let answers;
+            (answers, unknown) =
+                parse_answers(column(answers_at), value_at.map_or("", column), ids)?;
+            let text = column(text_at);
+            let n_bytes = text.trim().len();
+            if n_bytes == 0 {
+                let hint = "write the question, or leave the row out";
+                return Err(fault(ProblemKind::EmptyQuery, "the question is empty", hint));
+            }
+            if n_bytes > max_bytes {
+                let message = format!("the question has {n_bytes} bytes, more than {max_bytes}");
+                let hint = "shorten it, or leave the row out";
+                return Err(fault(ProblemKind::LongQuery, &message, hint));
+            }
+            if !seen.insert(id) {
+                let message = format!("query id {id} occurs twice");
+                return Err(fault(ProblemKind::DuplicateQuery, &message, "use distinct ids"));
+            }
+            let cells = header.iter().zip(&columns).filter(|(name, _)| is_extra(name));
+            let metadata = cells.map(|(name, value)| (name.clone(), value.to_string())).collect();
+            Ok(LabelledQuery { id, text: text.to_string(), answers, metadata })
+        };
+        let (query, wrong) = match parse() {
+            Ok(query) => (Some(query), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        file.queries.extend(query);
+        for fault in unknown.into_iter().chain(wrong) {
             let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
-            problems.add_maybe_consequence(follows, path, line, fault);
-        };
-        if record.len() != header.len() {
-            let message = format!("{} columns, not {}", record.len(), header.len());
-            add(fault(ProblemKind::RaggedRow, &message, "quote texts that hold commas"));
-            continue;
+            problems.add(path, line, fault.following(follows));
         }
-        let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
-        let Ok(columns) = columns else {
-            let hint = "convert the file to UTF-8";
-            add(fault(ProblemKind::NotUtf8, "the row is not UTF-8", hint));
-            continue;
-        };
-        let column = |at: usize| columns.get(at).copied().unwrap_or_default();
-        let text = column(text_at);
-        let Some(id) = id else {
-            let message = format!("id {:?} is not an integer", column(id_at));
-            add(fault(ProblemKind::BadId, &message, "number the queries"));
-            continue;
-        };
-        let (answers, wrong) = parse_answers(column(answers_at), value_at.map_or("", column), ids);
-        wrong.into_iter().for_each(&mut add);
-        let Some(answers) = answers else { continue };
-        if text.trim().is_empty() {
-            let hint = "write the question, or leave the row out";
-            add(fault(ProblemKind::EmptyQuery, "the question is empty", hint));
-            continue;
-        }
-        let n_bytes = text.trim().len();
-        if n_bytes > max_bytes {
-            let message = format!("the question has {n_bytes} bytes, more than {max_bytes}");
-            add(fault(ProblemKind::LongQuery, &message, "shorten it, or leave the row out"));
-            continue;
-        }
-        if !seen.insert(id) {
-            let message = format!("query id {id} occurs twice");
-            add(fault(ProblemKind::DuplicateQuery, &message, "use distinct ids"));
-            continue;
-        }
-        let cells = header.iter().zip(&columns).filter(|(name, _)| is_extra(name));
-        let metadata = cells.map(|(name, value)| (name.clone(), value.to_string())).collect();
-        file.queries.push(LabelledQuery { id, text: text.to_string(), answers, metadata });
     }
     Ok(file)
 }
 
 /// Parses the answers of a row: returns the answers that are nodes of the base, and the fault of
 /// the first answer that is not. The list of nodes may be empty for a query whose answer is a
-/// value; it is `None` if the row has no valid answer.
+/// value.
+///
+/// # Errors
+/// The fault of a row without a valid answer.
 fn parse_answers(
     text: &str,
     value: &str,
     ids: AnswerIds<'_>,
-) -> (Option<Vec<NodeId>>, Option<Fault>) {
-    let parsed = parse_value(value).and_then(|value| match value {
+) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
+    match parse_value(value)? {
         Some(_) if ["", "[]"].contains(&text.trim()) => Ok((Vec::new(), None)),
         _ => ids.parse(text),
-    });
-    match parsed {
-        Ok((answers, unknown)) => (Some(answers), unknown),
-        Err(fault) => (None, Some(fault)),
     }
 }
 
@@ -590,7 +594,7 @@ fn read_split<'a>(
     let mut members = Vec::new();
     let within = scope.within;
     while let Some((number, line)) = lines.next()? {
-        let Some(text) = text_of(line, path, number, problems) else { continue };
+        let Some(text) = problems.ok(path, number, line.text())? else { continue };
         let text = text.trim();
         if text.is_empty() {
             continue;
@@ -599,11 +603,8 @@ fn read_split<'a>(
             let shown: String = text.chars().take(60).collect();
             let message = format!("{shown:?} is not a query id");
             let hint = format!("write one id from {within} per line");
-            problems.add(
-                path,
-                number,
-                Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text),
-            );
+            let fault = Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text);
+            problems.add(path, number, fault);
             continue;
         };
         if !scope.ids.contains(&id) {
@@ -611,7 +612,7 @@ fn read_split<'a>(
             let hint = "add it there or drop this line";
             let fault = Fault::new(ProblemKind::UnknownQuery, message, hint);
             let follows = scope.lost || scope.seen_ids.contains(&id);
-            problems.add_maybe_consequence(follows, path, number, fault);
+            problems.add(path, number, fault.following(follows));
             continue;
         }
         match split_of.insert(id, split) {

@@ -76,14 +76,9 @@ fn is_long(items: &[Value]) -> bool {
     let mut n_filled = 0;
     let mut longest = 0;
     for item in items {
-        let bytes = match item {
-            Value::String(text) => text.len(),
-            other => {
-                scratch.clear();
-                push_inline(&mut scratch, other);
-                scratch.len()
-            }
-        };
+        scratch.clear();
+        push_inline(&mut scratch, item);
+        let bytes = scratch.len();
         n_filled += usize::from(bytes > 0);
         longest = longest.max(bytes);
     }
@@ -143,9 +138,9 @@ pub struct Template {
 }
 
 impl TryFrom<String> for Template {
-    type Error = BadTemplate;
+    type Error = String;
 
-    fn try_from(source: String) -> Result<Template, BadTemplate> {
+    fn try_from(source: String) -> Result<Template, String> {
         Template::parse(&source)
     }
 }
@@ -154,17 +149,6 @@ impl From<Template> for String {
     fn from(template: Template) -> String {
         template.source
     }
-}
-
-/// Why a text is not a valid template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadTemplate {
-    /// A brace has no counterpart, or a placeholder is empty.
-    #[error("has a stray brace; write {{field}}")]
-    Stray,
-    /// The template has more than 1,000 placeholders.
-    #[error("has more than {MAX_PLACEHOLDERS} placeholders; leave some out")]
-    TooMany,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,28 +161,30 @@ impl Template {
     /// Parses the text of a template.
     ///
     /// # Errors
-    /// `BadTemplate` for a brace without counterpart, an empty placeholder, or too many
-    /// placeholders.
-    pub fn parse(source: &str) -> Result<Template, BadTemplate> {
+    /// What is wrong: a brace without counterpart, an empty placeholder, or too many placeholders.
+    pub fn parse(source: &str) -> Result<Template, String> {
+        let stray = || "has a stray brace; write {field}".to_owned();
         let (mut lines, mut n_placeholders) = (Vec::new(), 0);
         for line in source.lines() {
             let mut parts = Vec::new();
             let mut rest = line;
             while let Some((before, after)) = rest.split_once('{') {
-                let (field, after) = after.split_once('}').ok_or(BadTemplate::Stray)?;
+                let (field, after) = after.split_once('}').ok_or_else(stray)?;
                 if field.is_empty() || field.contains('{') || before.contains('}') {
-                    return Err(BadTemplate::Stray);
+                    return Err(stray());
                 }
                 n_placeholders += 1;
                 if n_placeholders > MAX_PLACEHOLDERS {
-                    return Err(BadTemplate::TooMany);
+                    return Err(format!(
+                        "has more than {MAX_PLACEHOLDERS} placeholders; leave some out"
+                    ));
                 }
                 parts.push(Part::Text(before.to_string()));
                 parts.push(Part::Field(field.to_string()));
                 rest = after;
             }
             if rest.contains('}') {
-                return Err(BadTemplate::Stray);
+                return Err(stray());
             }
             parts.push(Part::Text(rest.to_string()));
             lines.push(parts);

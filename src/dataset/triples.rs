@@ -15,10 +15,7 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use serde_json::{Map, Value};
@@ -26,19 +23,17 @@ use serde_json::{Map, Value};
 use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
     error::{Fault, Problems},
-    install::{Install, Watch},
+    install::{Content, Install, Watch},
     lines::{Lines, MAX_LINE_BYTES},
-    neutral::{Content, Templates, label_fault, read_toml, text_of},
+    neutral::read_toml,
 };
-use agent_kb::{KbWriter, MAX_NODES};
+use agent_kb::MAX_NODES;
 
 /// Maximum estimated memory for addresses, predicates, names, texts and edges, in bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
 /// Estimated memory for holding a predicate, a text or an edge, in addition to the text itself,
 /// in bytes.
 const HELD_OVERHEAD: u64 = 48;
-/// Number of lines between two progress reports and checks of the stop flag.
-const LINES_PER_REPORT: u64 = 4096;
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 /// Last parts of the predicates whose objects are names of nodes, best first.
 const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
@@ -61,27 +56,21 @@ pub fn import_triples(
 ) -> Result<ImportReport, DatasetError> {
     let mut watch = Watch { on_progress, stop };
     let mut install = Install::begin(home, name, source, options)?;
-    let (meta, templates) = read_toml(source)?;
+    (install.meta, install.graph.templates) = read_toml(source)?;
     let triples = read(source, &mut install.problems, &mut watch)?;
     if triples.nodes.is_empty() {
         std::mem::take(&mut install.problems).finish()?;
-        return Err(DatasetError::NoNodes { path: source.to_path_buf() });
+        return Err(DatasetError::no_nodes(source));
     }
-    let Install { writer, problems, .. } = &mut install;
-    let numbers = write_nodes(&triples, source, &templates, writer, problems)?;
-    let mut n_pushed = 0;
+    let numbers = write_nodes(&triples, source, &mut install)?;
     for &(subject, predicate, object, line) in &triples.edges {
         let end = |node: u32| numbers.get(node as usize).copied().flatten();
         let (Some(subject), Some(object)) = (end(subject), end(object)) else { continue };
-        match writer.push_edge(subject, triples.name(predicate), object) {
-            Ok(()) => n_pushed += 1,
-            Err(error) => problems.add(source, line, label_fault(error)?),
-        }
+        let pushed = install.graph.push_edge(subject, triples.name(predicate), object);
+        install.problems.ok(source, line, pushed)?;
     }
     drop(triples);
-    install.templates = templates;
-    install.n_pushed = n_pushed;
-    install.finish(meta, source, &mut watch)
+    install.finish(&mut watch)
 }
 
 /// A node with its address, type and name.
@@ -167,32 +156,25 @@ impl Triples {
                 self.edges.push((subject, predicate, object, line));
             }
             Object::Text { text, is_foreign } => {
-                let name = last_part(predicate);
-                let rank = NAMES.iter().position(|known| *known == name);
+                let rank = NAMES.iter().position(|known| *known == last_part(predicate));
                 let predicate = self.predicate(predicate);
                 let node = self.nodes.get_mut(subject as usize);
                 let (Some(rank), Some(node)) = (rank, node) else {
                     return self.push_text(subject, predicate, text);
                 };
                 let name = Name { rank: (is_foreign, rank), predicate, text };
-                let bytes = name.text.len() as u64;
-                let other = match &mut node.name {
-                    Some(best) if best.text == name.text => return,
-                    Some(best) if name.rank < best.rank => {
-                        let replaced = std::mem::replace(best, name);
-                        self.held_bytes += bytes;
-                        self.held_bytes -= replaced.text.len() as u64;
-                        replaced
-                    }
-                    Some(_) => name,
-                    none => {
-                        *none = Some(name);
-                        self.held_bytes += bytes;
-                        return;
-                    }
+                let before = node.name.take();
+                self.held_bytes -= before.as_ref().map_or(0, |name| name.text.len() as u64);
+                let (best, other) = match before {
+                    Some(known) if known.text == name.text => (known, None),
+                    Some(known) if name.rank < known.rank => (name, Some(known)),
+                    Some(known) => (known, Some(name)),
+                    None => (name, None),
                 };
+                self.held_bytes += best.text.len() as u64;
+                node.name = Some(best);
                 // Another English name becomes a field; names in other languages are dropped.
-                if !other.rank.0 {
+                if let Some(other) = other.filter(|other| !other.rank.0) {
                     self.push_text(subject, other.predicate, other.text);
                 }
             }
@@ -211,25 +193,14 @@ fn read(
     watch: &mut Watch<'_>,
 ) -> Result<Triples, DatasetError> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
-    let (total, bytes_read) = (lines.stored_bytes(), lines.counter());
     let mut triples = Triples::default();
-    while let Some((number, line)) = lines.next()? {
-        if number.is_multiple_of(LINES_PER_REPORT) {
-            watch.report(Phase::Nodes, bytes_read.load(Ordering::Relaxed), total)?;
-        }
-        let Some(text) = text_of(line, path, number, problems) else { continue };
-        match parse(text) {
-            Ok(None) => {}
-            Ok(Some((subject, predicate, object))) => {
-                triples.add(&subject, &predicate, object, number);
-            }
-            Err(message) => {
-                problems.add(
-                    path,
-                    number,
-                    Fault::new(ProblemKind::BadTriple, message, HINT).with_excerpt(text),
-                );
-            }
+    while let Some((number, line)) = lines.next_of(Phase::Nodes, watch)? {
+        let Some(text) = problems.ok(path, number, line.text())? else { continue };
+        let parsed = parse(text).map_err(|message| {
+            Fault::new(ProblemKind::BadTriple, message, HINT).with_excerpt(text)
+        });
+        if let Some((subject, predicate, object)) = problems.ok(path, number, parsed)?.flatten() {
+            triples.add(&subject, &predicate, object, number);
         }
         if triples.held_bytes > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
             let message = format!(
@@ -239,7 +210,6 @@ fn read(
             return Err(DatasetError::bad_input(path, message));
         }
     }
-    watch.report(Phase::Nodes, total, total)?;
     Ok(triples)
 }
 
@@ -248,9 +218,7 @@ fn read(
 fn write_nodes(
     triples: &Triples,
     path: &Path,
-    templates: &Templates,
-    writer: &mut KbWriter,
-    problems: &mut Problems,
+    install: &mut Install,
 ) -> Result<Vec<Option<u32>>, DatasetError> {
     let mut order: Vec<u32> = (0..triples.texts.len() as u32).collect();
     // A stable sort keeps the texts of a subject in file order.
@@ -272,14 +240,9 @@ fn write_nodes(
         let name = node.name.as_ref().map_or_else(from_key, |name| name.text.clone());
         let node_type = node.node_type.map_or(NO_TYPE, |of| triples.name(of));
         let content = Content { node_type, name: &name, details: &details };
-        let number = writer.n_nodes();
-        match content.push(Some(&node.key), templates, writer)? {
-            None => numbers.push(Some(number)),
-            Some(fault) => {
-                problems.add(path, node.line, fault.with_excerpt(&node.key));
-                numbers.push(None);
-            }
-        }
+        let pushed = install.graph.push_node(Some(&node.key), &content);
+        let pushed = pushed.map_err(|error| error.map(|fault| fault.with_excerpt(&node.key)));
+        numbers.push(install.problems.ok(path, node.line, pushed)?);
     }
     Ok(numbers)
 }

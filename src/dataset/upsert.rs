@@ -22,16 +22,16 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::{
     Base, DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-    error::{Fault, Problems},
+    error::{Fault, LineError, Problems},
     ids::nodes_of_id,
-    install::{Install, Watch},
+    install::{Content, Install, Watch},
     lines::{Lines, MAX_LINE_BYTES},
-    neutral::{Content, NodeKey, json_message, label_fault, text_of},
+    neutral::{NodeKey, json_message},
     queries::QuerySources,
 };
 use agent_kb::{Direction, Kb, KbMeta, KbWriter, NodeId, RelationId};
@@ -52,29 +52,25 @@ pub struct Upsert {
     pub deleted: Option<PathBuf>,
 }
 
-/// A line of the file of nodes.
+/// A node to replace or add: a line of the file of nodes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NodeLine {
-    id: NodeKey,
+struct Change {
+    /// Number of the line.
+    #[serde(skip)]
+    line: u64,
+    #[serde(rename = "id", deserialize_with = "key")]
+    key: String,
     #[serde(rename = "type")]
     node_type: String,
     name: String,
-    #[serde(default)]
     details: Option<Map<String, Value>>,
     #[serde(default)]
     edges: BTreeMap<String, Vec<NodeKey>>,
 }
 
-/// A node to replace or add.
-struct Change {
-    /// Number of the line that says it.
-    line: u64,
-    key: String,
-    node_type: String,
-    name: String,
-    details: Map<String, Value>,
-    edges: BTreeMap<String, Vec<String>>,
+fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    NodeKey::deserialize(deserializer).map(|id| id.to_string())
 }
 
 /// Makes the next version of base `name` of `home` by changing single nodes of its current version.
@@ -96,7 +92,10 @@ pub fn import_upsert(
     let mut watch = Watch { on_progress, stop };
     let served = home.get(name)?;
     if served.record.stark.is_some() {
-        return Err(DatasetError::OwnDocuments { name: name.to_owned() });
+        return Err(DatasetError::BadInput(format!(
+            "\"{name}\" has documents in the form of the STaRK benchmark, which single nodes cannot \
+             get; change its files, and give them with --from"
+        )));
     }
     let kb = Kb::open(&served.kb_dir())?;
     let mut problems = Problems::new(false);
@@ -105,13 +104,14 @@ pub fn import_upsert(
     let path = upsert.nodes.as_deref().unwrap_or(Path::new(""));
     let options = ImportOptions { lenient: false, ..options.clone() };
     let mut install = Install::begin(home, name, Path::new(&served.record.source), &options)?;
-    install.templates.clone_from(&served.record.templates);
+    install.graph.templates.clone_from(&served.record.templates);
     install.keeps_templates = true;
-    let changes = (changes, &deleted);
-    let written = Written::write(&kb, changes, path, &mut install, &mut watch)?;
+    install.meta = meta(&kb, &served);
+    // There are none, so the questions of the previous version are kept.
+    install.questions = QuerySources::in_dir(&install.staging.kb_dir());
+    let written = Written::write(&kb, (changes, &deleted), path, &mut install, &mut watch)?;
     written.write_edges(path, &mut install, &mut watch)?;
-    let sources = QuerySources::in_dir(&install.staging.kb_dir());
-    install.finish_with(meta(&kb, &served), sources, None, &mut watch)
+    install.finish(&mut watch)
 }
 
 /// Returns the title, candidate types and languages of a base.
@@ -151,26 +151,25 @@ fn read(
     })?;
     let (mut changes, mut seen) = (Vec::new(), HashSet::new());
     each_line(upsert.nodes.as_deref(), problems, |text, line| {
-        let node: NodeLine = serde_json::from_str(text).map_err(|error| {
+        let change: Change = serde_json::from_str(text).map_err(|error| {
             let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": \
                 {}, \"edges\": {\"relation\": [\"id\"]}} per line";
             Fault::new(ProblemKind::BadJson, json_message(&error), hint).with_excerpt(text)
         })?;
-        let NodeLine { id, node_type, name, details, edges } = node;
-        let key = id.into_text();
+        let Change { key, node_type, .. } = &change;
         let fault = |message: String, hint| {
             Err(Fault::new(ProblemKind::DuplicateId, message, hint).with_excerpt(text))
         };
         if !seen.insert((node_type.clone(), key.clone())) {
             return fault(format!("id \"{key}\" occurs twice"), "keep one of the two nodes");
         }
-        match existing(kb, &node_type, &key) {
+        match existing(kb, node_type, key) {
             Some(node) if deleted.contains(&node) => {
                 let hint = "remove it from one of the two files";
                 return fault(format!("id \"{key}\" is deleted too"), hint);
             }
             None if !kb.has_keys() => {
-                if let Some(node) = kb.nodes_of_key(&key).first()
+                if let Some(node) = kb.nodes_of_key(key).first()
                     && !deleted.contains(node)
                 {
                     let kind = kb.type_name(kb.node_type(*node));
@@ -180,10 +179,7 @@ fn read(
             }
             _ => {}
         }
-        let texts = |ids: Vec<NodeKey>| ids.into_iter().map(NodeKey::into_text).collect();
-        let edges = edges.into_iter().map(|(relation, ids)| (relation, texts(ids))).collect();
-        let details = details.unwrap_or_default();
-        changes.push(Change { line, key, node_type, name, details, edges });
+        changes.push(Change { line, ..change });
         Ok(())
     })?;
     Ok((changes, deleted))
@@ -200,18 +196,15 @@ fn each_line(
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut bytes = 0;
     while let Some((number, line)) = lines.next()? {
-        let Some(text) = text_of(line, path, number, problems) else { continue };
+        let Some(text) = problems.ok(path, number, line.text())? else { continue };
         bytes += text.len() as u64;
         if bytes > MAX_CHANGE_BYTES {
-            let path = path.to_path_buf();
-            return Err(DatasetError::FileTooLong { path, limit: MAX_CHANGE_BYTES });
+            return Err(DatasetError::too_long(path, MAX_CHANGE_BYTES));
         }
         if text.trim_ascii().is_empty() {
             continue;
         }
-        if let Err(fault) = read(text, number) {
-            problems.add(path, number, fault);
-        }
+        problems.ok(path, number, read(text, number))?;
     }
     Ok(())
 }
@@ -231,12 +224,12 @@ impl Change {
         install: &mut Install,
     ) -> Result<(), DatasetError> {
         let Change { line, node_type, name, details, .. } = self;
+        let no_details = Map::new();
+        let details = details.as_ref().unwrap_or(&no_details);
         let content = Content { node_type, name, details };
-        let Install { templates, writer, problems, .. } = install;
-        if let Some(fault) = content.push(key, templates, writer)? {
-            problems.add(path, *line, fault.with_excerpt(name));
-        }
-        Ok(())
+        let pushed = install.graph.push_node(key, &content);
+        let pushed = pushed.map_err(|error| error.map(|fault| fault.with_excerpt(name)));
+        install.problems.ok(path, *line, pushed).map(drop)
     }
 }
 
@@ -245,12 +238,10 @@ struct Written<'a> {
     kb: &'a Kb,
     /// For each node of the previous version, its number in the new one; `None` if it is deleted.
     moved: Vec<Option<NodeId>>,
-    /// Changes of nodes of the previous version, by their number there.
-    replaced: HashMap<NodeId, Change>,
-    /// Added nodes with their numbers.
-    added: Vec<(NodeId, Change)>,
-    /// Places in `added`, by id.
-    by_key: HashMap<String, Vec<usize>>,
+    /// The replaced nodes, then the added ones, with their numbers, ascending.
+    changed: Vec<(NodeId, Change)>,
+    /// Places of the added nodes in `changed`, by id.
+    added: HashMap<String, Vec<usize>>,
 }
 
 impl<'a> Written<'a> {
@@ -273,7 +264,7 @@ impl<'a> Written<'a> {
         let is_keyed = kb.has_keys()
             || !deleted.is_empty()
             || numbered.any(|(change, number)| change.key != number.to_string());
-        let mut moved = Vec::with_capacity(kb.n_nodes() as usize);
+        let (mut moved, mut changed) = (Vec::with_capacity(kb.n_nodes() as usize), Vec::new());
         for node in 0..kb.n_nodes() {
             if node.is_multiple_of(NODES_PER_REPORT) {
                 watch.report(Phase::Nodes, node.into(), kb.n_nodes().into())?;
@@ -282,24 +273,28 @@ impl<'a> Written<'a> {
                 moved.push(None);
                 continue;
             }
-            moved.push(Some(install.writer.n_nodes()));
+            moved.push(Some(install.graph.writer.n_nodes()));
             let key = kb.key(node);
             let key = is_keyed.then_some(&*key);
-            match replaced.get(&node) {
-                Some(change) => change.push(key, path, install)?,
-                None => copy(kb, node, key, &mut install.writer)?,
+            match replaced.remove(&node) {
+                Some(change) => {
+                    let number = install.graph.writer.n_nodes();
+                    change.push(key, path, install)?;
+                    changed.push((number, change));
+                }
+                None => copy(kb, node, key, &mut install.graph.writer)?,
             }
         }
-        let (mut added, mut by_key) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
+        let mut added = HashMap::<String, Vec<usize>>::new();
         for change in new {
-            by_key.entry(change.key.clone()).or_default().push(added.len());
-            let node = install.writer.n_nodes();
+            added.entry(change.key.clone()).or_default().push(changed.len());
+            let number = install.graph.writer.n_nodes();
             change.push(is_keyed.then_some(&change.key), path, install)?;
-            added.push((node, change));
+            changed.push((number, change));
         }
         // Without an invalid node, the numbers of those behind it would be wrong.
         std::mem::replace(&mut install.problems, Problems::new(false)).finish()?;
-        Ok(Written { kb, moved, replaced, added, by_key })
+        Ok(Written { kb, moved, changed, added })
     }
 
     /// Writes all edges: those of the previous version that stay, then those that the file of nodes
@@ -318,35 +313,29 @@ impl<'a> Written<'a> {
             for node in 0..kb.n_nodes() {
                 let targets = kb.neighbors(node, id, Direction::Out);
                 done += targets.len() as u64;
-                let is_restated =
-                    self.replaced.get(&node).is_some_and(|one| one.edges.contains_key(relation));
-                let Some(source) = self.number(node).filter(|_| !is_restated) else { continue };
+                let Some(source) = self.number(node) else { continue };
+                let change = self.changed.binary_search_by_key(&source, |(number, _)| *number);
+                let change = change.ok().and_then(|at| self.changed.get(at));
+                if change.is_some_and(|(_, change)| change.edges.contains_key(relation)) {
+                    continue;
+                }
                 for target in targets.iter().filter_map(|&target| self.number(target)) {
-                    install.writer.push_edge(source, relation, target)?;
-                    install.n_pushed += 1;
+                    install.graph.writer.push_edge(source, relation, target)?;
+                    install.graph.n_pushed += 1;
                 }
             }
         }
-        let replaced = self.replaced.iter().map(|(&node, change)| (self.number(node), change));
-        let added = self.added.iter().map(|(node, change)| (Some(*node), change));
-        let mut stated: Vec<(Option<NodeId>, &Change)> = replaced.chain(added).collect();
-        stated.sort_unstable_by_key(|&(node, _)| node);
-        for (source, change) in stated {
-            let Some(source) = source else { continue };
+        for (source, change) in &self.changed {
             let edges = change.edges.iter();
             for (relation, id) in edges.flat_map(|(name, ids)| ids.iter().map(move |id| (name, id)))
             {
-                let fault = match self.target(&change.node_type, relation, id) {
-                    Ok(target) => match install.writer.push_edge(source, relation, target) {
-                        Ok(()) => None,
-                        Err(error) => Some(label_fault(error)?),
-                    },
-                    Err(fault) => Some(fault),
-                };
-                install.n_pushed += u64::from(fault.is_none());
-                if let Some(fault) = fault {
-                    install.problems.add(path, change.line, fault.with_excerpt(id));
-                }
+                let id = id.to_string();
+                let target = self.target(&change.node_type, relation, &id);
+                let pushed = target
+                    .map_err(LineError::from)
+                    .and_then(|target| install.graph.push_edge(*source, relation, target))
+                    .map_err(|error| error.map(|fault| fault.with_excerpt(&id)));
+                install.problems.ok(path, change.line, pushed)?;
             }
         }
         Ok(())
@@ -392,8 +381,10 @@ impl<'a> Written<'a> {
         let kb = self.kb;
         let old = |node: NodeId| Some((self.number(node)?, kb.type_name(kb.node_type(node))));
         let new = |id: &str| {
-            let places = self.by_key.get(id).into_iter().flatten();
-            places.filter_map(|&at| self.added.get(at)).map(|(node, one)| (*node, &*one.node_type))
+            let places = self.added.get(id).into_iter().flatten();
+            places
+                .filter_map(|&at| self.changed.get(at))
+                .map(|(node, one)| (*node, &*one.node_type))
         };
         let mut found: Vec<(NodeId, &str)> =
             nodes_of_id(kb, id).into_iter().filter_map(old).chain(new(id)).collect();

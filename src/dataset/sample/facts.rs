@@ -68,19 +68,6 @@ impl Aspect {
     }
 }
 
-/// Returns the aspects of a node type; empty for a type whose nodes have only a name.
-pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
-    match (kind, node_type) {
-        (SampleKind::Amazon, "product") => &AMAZON.product,
-        (SampleKind::Mag, "paper") => &MAG.paper,
-        (SampleKind::Prime, "disease") => &PRIME.disease,
-        (SampleKind::Prime, "drug") => &PRIME.drug,
-        (SampleKind::Prime, "gene/protein") => &PRIME.gene,
-        (SampleKind::Prime, "pathway") => &PRIME.pathway,
-        _ => &[],
-    }
-}
-
 /// Facts of all nodes of one type: one byte per node and aspect.
 pub(super) struct Facts {
     /// Aspects of the type, in the order of each node's values.
@@ -91,7 +78,11 @@ pub(super) struct Facts {
 impl Facts {
     /// Draws the facts of all nodes of a type.
     pub(super) fn new(world: &World, node_type: usize, name: &str) -> Facts {
-        let aspects = aspects(world.kind, name);
+        let aspects = match world.kind {
+            SampleKind::Amazon => AMAZON.aspects(name),
+            SampleKind::Mag => MAG.aspects(name),
+            SampleKind::Prime => PRIME.aspects(name),
+        };
         let mut values = Vec::new();
         if aspects.is_empty() {
             return Facts { aspects, values };

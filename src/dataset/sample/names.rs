@@ -25,14 +25,11 @@ pub(super) struct Name {
 fn word(stream: &mut Stream, n_syllables: usize) -> String {
     let mut text = String::new();
     for syllable in 0..n_syllables {
-        text.push_str(stream.pick_text(&WORDS.onsets));
-        text.push_str(stream.pick_text(if syllable == 0 {
-            &WORDS.vowels
-        } else {
-            &WORDS.vowels[..5]
-        }));
+        text.push_str(stream.pick_text(&WORDS["onsets"]));
+        let vowels = &WORDS["vowels"];
+        text.push_str(stream.pick_text(if syllable == 0 { vowels } else { &vowels[..5] }));
         if syllable + 1 == n_syllables {
-            text.push_str(stream.pick_text(&WORDS.codas));
+            text.push_str(stream.pick_text(&WORDS["codas"]));
         }
     }
     text
@@ -78,12 +75,12 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     match (world.kind, node_type) {
         (SampleKind::Amazon, "product") => product(facts, stream),
         (SampleKind::Amazon, "brand") => brand(&parts, stream),
-        (SampleKind::Amazon, "category") => plain(parts.join(&[&WORDS.segments, &WORDS.groups])),
-        (SampleKind::Amazon, _) => plain(parts.join(&[&WORDS.shades, &WORDS.colors])),
+        (SampleKind::Amazon, "category") => plain(parts.join(["segments", "groups"])),
+        (SampleKind::Amazon, _) => plain(parts.join(["shades", "colors"])),
         (SampleKind::Mag, "author") => author(stream),
         (SampleKind::Mag, "institution") => institution(stream),
         (SampleKind::Mag, "field_of_study") => {
-            plain(parts.join(&[&WORDS.field_first, &WORDS.field_second, &WORDS.field_third]))
+            plain(parts.join(["field_first", "field_second", "field_third"]))
         }
         (SampleKind::Mag, _) => plain(texts::title(facts, stream)),
         (SampleKind::Prime, _) => biomedical(node_type, &parts, stream),
@@ -100,7 +97,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn choose<const N: usize>(&self, lists: &[&'static [String]; N]) -> [&'static str; N] {
+    fn choose<const N: usize>(&self, lists: [&str; N]) -> [&'static str; N] {
+        let lists = lists.map(|list| &WORDS[list]);
         let total: usize = lists.iter().map(|list| list.len()).product();
         let mut stream = Stream::new(self.seed, &["parts ", self.node_type].concat(), 0);
         let spread = Spread::new(total as u32, &mut stream);
@@ -112,7 +110,7 @@ impl Parts<'_> {
         })
     }
 
-    fn join<const N: usize>(&self, lists: &[&'static [String]; N]) -> String {
+    fn join<const N: usize>(&self, lists: [&str; N]) -> String {
         join(&self.choose(lists))
     }
 }
@@ -125,16 +123,16 @@ fn join(words: &[&str]) -> String {
 
 fn product(facts: &[u8], stream: &mut Stream) -> Name {
     let kind = facts.get(texts::KIND).copied().unwrap_or(NO_FACT);
-    let thing = AMAZON.product[texts::KIND].say(&["{}"], kind, stream);
+    let thing = AMAZON.aspects("product")[texts::KIND].say(&["{}"], kind, stream);
     let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
-    let core = format!("{} {}", stream.pick_text(&WORDS.series), thing.join(" "));
+    let core = format!("{} {}", stream.pick_text(&WORDS["series"]), thing.join(" "));
     let edition = capitalised(&word(stream, 2));
     let variant = match stream.below(6) {
         0 => format!("{edition} {} Pack", 2 + stream.below(5)),
         1 => format!("{edition} Mark {}", stream.pick(&["II", "III", "IV", "V"])),
         2 => format!(
             "Model {}{}",
-            capitalised(stream.pick_text(&WORDS.onsets)),
+            capitalised(stream.pick_text(&WORDS["onsets"])),
             1 + stream.below(2_000)
         ),
         3 => format!("{edition} Edition"),
@@ -151,11 +149,11 @@ const COMMON_WORD_BRANDS: u32 = 7_680;
 fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
     if parts.index < COMMON_WORD_BRANDS && parts.index.is_multiple_of(5) {
         let pair = Parts { index: parts.index / 5, ..*parts };
-        let name = pair.join(&[&WORDS.brand_first, &WORDS.brand_second]);
+        let name = pair.join(["brand_first", "brand_second"]);
         return Name { name, ..Name::default() };
     }
-    let first = stream.pick_text(&WORDS.brand_first);
-    let second = stream.pick_text(&WORDS.brand_second);
+    let first = stream.pick_text(&WORDS["brand_first"]);
+    let second = stream.pick_text(&WORDS["brand_second"]);
     let invented = capitalised(&word(stream, 2));
     let (name, short) = match 2 + stream.below(8) {
         2..=3 => (format!("{first} {invented}"), None),
@@ -177,7 +175,7 @@ fn surname(stream: &mut Stream) -> String {
 }
 
 fn author(stream: &mut Stream) -> Name {
-    let given = stream.pick_text(&WORDS.given);
+    let given = stream.pick_text(&WORDS["given"]);
     let initial = char::from(b'A' + stream.below(26) as u8);
     let surname = surname(stream);
     let letter = given.chars().next().unwrap_or('A');
@@ -218,18 +216,18 @@ fn gene_symbol(stream: &mut Stream) -> String {
 
 fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
     let mut aliases = Vec::new();
-    let organ = stream.pick_text(&WORDS.organs);
-    let substance = stream.pick_text(&WORDS.substances);
+    let organ = stream.pick_text(&WORDS["organs"]);
+    let substance = stream.pick_text(&WORDS["substances"]);
     let name = match node_type {
         "disease" => match stream.below(5) {
             0 => format!("{} syndrome", surname(stream)),
             1 => format!("{}-{} disease", surname(stream), surname(stream)),
             2 => format!(
                 "{organ} {}, type {}",
-                stream.pick_text(&WORDS.disease_last),
+                stream.pick_text(&WORDS["disease_last"]),
                 1 + stream.below(40)
             ),
-            _ => parts.join(&[&WORDS.disease_first, &WORDS.organs, &WORDS.disease_last]),
+            _ => parts.join(["disease_first", "organs", "disease_last"]),
         },
         "gene/protein" => {
             let name = gene_symbol(stream);
@@ -245,11 +243,11 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
                 let n_syllables = 2 + usize::from(stream.percent(60));
                 aliases.push(capitalised(&word(stream, n_syllables)));
             }
-            capitalised(&format!("{stem}{linking}{}", stream.pick_text(&WORDS.drug_last)))
+            capitalised(&format!("{stem}{linking}{}", stream.pick_text(&WORDS["drug_last"])))
         }
         "molecular_function" => {
             let [substance, activity, donor] =
-                parts.choose(&[&WORDS.substances, &WORDS.activities, &WORDS.substances]);
+                parts.choose(["substances", "activities", "substances"]);
             if substance == donor {
                 format!("{substance} {activity} activity")
             } else {
@@ -257,32 +255,26 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
             }
         }
         "pathway" => {
-            let first = stream.pick_text(&WORDS.pathway_first);
+            let first = stream.pick_text(&WORDS["pathway_first"]);
             match stream.below(3) {
-                0 => format!("{first} {substance} and {}", stream.pick_text(&WORDS.substances)),
+                0 => format!("{first} {substance} and {}", stream.pick_text(&WORDS["substances"])),
                 1 => format!("{first} {substance} by {}", gene_symbol(stream)),
                 _ => format!("{first} {}", gene_symbol(stream)),
             }
         }
         "anatomy" => {
-            let [region, tissue, organ] =
-                parts.choose(&[&WORDS.regions, &WORDS.tissues, &WORDS.organs]);
+            let [region, tissue, organ] = parts.choose(["regions", "tissues", "organs"]);
             match tissue {
                 "" => join(&[region, organ]),
                 _ => join(&[region, tissue, "of", organ]),
             }
         }
-        "effect/phenotype" => {
-            capitalised(&parts.join(&[&WORDS.effect_first, &WORDS.organs, &WORDS.effects]))
+        "effect/phenotype" => capitalised(&parts.join(["effect_first", "organs", "effects"])),
+        "biological_process" => {
+            parts.join(["process_first", "contexts", "substances", "process_last"])
         }
-        "biological_process" => parts.join(&[
-            &WORDS.process_first,
-            &WORDS.contexts,
-            &WORDS.substances,
-            &WORDS.process_last,
-        ]),
-        "cellular_component" => parts.join(&[&WORDS.regions, &WORDS.substances, &WORDS.components]),
-        _ => parts.join(&[&WORDS.chemicals, &WORDS.chemical_last, &WORDS.chemical_setting]),
+        "cellular_component" => parts.join(["regions", "substances", "components"]),
+        _ => parts.join(["chemicals", "chemical_last", "chemical_setting"]),
     };
     Name { name, aliases, short: None }
 }

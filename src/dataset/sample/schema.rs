@@ -39,17 +39,6 @@ pub(super) enum Degree {
     Symmetric,
 }
 
-const fn plan(
-    source: &'static str,
-    relation: &'static str,
-    target: &'static str,
-    full: u32,
-    share: usize,
-    degree: Degree,
-) -> EdgePlan {
-    EdgePlan { source, relation, target, full, share, degree }
-}
-
 /// Returns the number of nodes of each type at scale 1, and the minimum number at any scale, so
 /// that a small base still has colours, fields of study and institutions. The ids of each type are
 /// consecutive, in the order of [`SampleKind::types`].
@@ -73,12 +62,81 @@ pub(super) fn sizes(kind: SampleKind) -> &'static [(u32, u32)] {
 }
 
 /// Returns the edge plans in the order in which the edges are written.
-pub(super) fn plans(kind: SampleKind) -> &'static [EdgePlan] {
-    match kind {
-        SampleKind::Amazon => &AMAZON_PLANS,
-        SampleKind::Mag => &MAG_PLANS,
-        SampleKind::Prime => &PRIME_PLANS,
-    }
+pub(super) fn plans(kind: SampleKind) -> Vec<EdgePlan> {
+    type Row = (&'static str, &'static str, &'static str, u32, usize, Degree);
+    let rows: &[Row] = match kind {
+        SampleKind::Amazon => &[
+            ("product", "also_buy", "product", 1_220_000, 45, Source),
+            ("product", "also_view", "product", 1_050_000, 40, Source),
+            ("product", "has_brand", "brand", 910_000, 95, One),
+            ("product", "has_category", "category", 930_000, 97, Source),
+            ("product", "has_color", "color", 610_000, 40, Source),
+        ],
+        SampleKind::Mag => &[
+            (
+                "author",
+                "author___affiliated_with___institution",
+                "institution",
+                1_000_000,
+                90,
+                Source,
+            ),
+            ("paper", "paper___cites___paper", "paper", 4_900_000, 80, Source),
+            (
+                "paper",
+                "paper___has_topic___field_of_study",
+                "field_of_study",
+                7_000_000,
+                99,
+                Source,
+            ),
+            ("author", "author___writes___paper", "paper", 7_000_000, 99, Target),
+        ],
+        SampleKind::Prime => &[
+            ("anatomy", "expression absent", "gene/protein", 19_900, 40, Source),
+            ("anatomy", "expression present", "gene/protein", 1_518_000, 60, Source),
+            ("anatomy", "parent-child", "anatomy", 14_000, 90, Symmetric),
+            ("biological_process", "interacts with", "gene/protein", 144_800, 95, Target),
+            ("biological_process", "parent-child", "biological_process", 52_900, 95, Symmetric),
+            ("cellular_component", "interacts with", "gene/protein", 83_400, 90, Target),
+            ("cellular_component", "parent-child", "cellular_component", 4_850, 90, Symmetric),
+            ("disease", "associated with", "gene/protein", 80_400, 60, Source),
+            ("disease", "contraindication", "drug", 30_700, 30, Source),
+            ("disease", "indication", "drug", 9_390, 30, Source),
+            ("disease", "off-label use", "drug", 2_570, 10, Source),
+            ("disease", "parent-child", "disease", 32_200, 95, Symmetric),
+            ("disease", "phenotype absent", "effect/phenotype", 1_190, 12, Source),
+            ("disease", "phenotype present", "effect/phenotype", 150_300, 55, Source),
+            ("drug", "carrier", "gene/protein", 860, 20, Source),
+            ("drug", "enzyme", "gene/protein", 5_320, 45, Source),
+            ("drug", "side effect", "effect/phenotype", 64_800, 35, Source),
+            ("drug", "synergistic interaction", "drug", 1_336_300, 75, Symmetric),
+            ("drug", "target", "gene/protein", 16_380, 85, Source),
+            ("drug", "transporter", "gene/protein", 3_090, 35, Source),
+            ("effect/phenotype", "associated with", "gene/protein", 3_330, 40, Source),
+            ("effect/phenotype", "parent-child", "effect/phenotype", 18_700, 90, Symmetric),
+            ("exposure", "interacts with", "biological_process", 1_630, 60, Source),
+            ("exposure", "interacts with", "cellular_component", 10, 30, Source),
+            ("exposure", "interacts with", "gene/protein", 1_210, 90, Source),
+            ("exposure", "interacts with", "molecular_function", 45, 40, Source),
+            ("exposure", "linked to", "disease", 2_300, 80, Source),
+            ("exposure", "parent-child", "exposure", 2_070, 90, Symmetric),
+            ("gene/protein", "interacts with", "molecular_function", 69_500, 85, Source),
+            ("gene/protein", "interacts with", "pathway", 42_600, 50, Source),
+            ("gene/protein", "ppi", "gene/protein", 321_000, 80, Symmetric),
+            ("molecular_function", "parent-child", "molecular_function", 13_600, 95, Symmetric),
+            ("pathway", "parent-child", "pathway", 2_530, 95, Symmetric),
+        ],
+    };
+    let plan = |&(source, relation, target, full, share, degree): &Row| EdgePlan {
+        source,
+        relation,
+        target,
+        full,
+        share,
+        degree,
+    };
+    rows.iter().map(plan).collect()
 }
 
 /// Returns the names of the types whose nodes may be answers.
@@ -88,54 +146,3 @@ pub(super) fn candidate_types(kind: SampleKind) -> &'static [&'static str] {
         some => some,
     }
 }
-
-static AMAZON_PLANS: [EdgePlan; 5] = [
-    plan("product", "also_buy", "product", 1_220_000, 45, Source),
-    plan("product", "also_view", "product", 1_050_000, 40, Source),
-    plan("product", "has_brand", "brand", 910_000, 95, One),
-    plan("product", "has_category", "category", 930_000, 97, Source),
-    plan("product", "has_color", "color", 610_000, 40, Source),
-];
-
-static MAG_PLANS: [EdgePlan; 4] = [
-    plan("author", "author___affiliated_with___institution", "institution", 1_000_000, 90, Source),
-    plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Source),
-    plan("paper", "paper___has_topic___field_of_study", "field_of_study", 7_000_000, 99, Source),
-    plan("author", "author___writes___paper", "paper", 7_000_000, 99, Target),
-];
-
-static PRIME_PLANS: [EdgePlan; 33] = [
-    plan("anatomy", "expression absent", "gene/protein", 19_900, 40, Source),
-    plan("anatomy", "expression present", "gene/protein", 1_518_000, 60, Source),
-    plan("anatomy", "parent-child", "anatomy", 14_000, 90, Symmetric),
-    plan("biological_process", "interacts with", "gene/protein", 144_800, 95, Target),
-    plan("biological_process", "parent-child", "biological_process", 52_900, 95, Symmetric),
-    plan("cellular_component", "interacts with", "gene/protein", 83_400, 90, Target),
-    plan("cellular_component", "parent-child", "cellular_component", 4_850, 90, Symmetric),
-    plan("disease", "associated with", "gene/protein", 80_400, 60, Source),
-    plan("disease", "contraindication", "drug", 30_700, 30, Source),
-    plan("disease", "indication", "drug", 9_390, 30, Source),
-    plan("disease", "off-label use", "drug", 2_570, 10, Source),
-    plan("disease", "parent-child", "disease", 32_200, 95, Symmetric),
-    plan("disease", "phenotype absent", "effect/phenotype", 1_190, 12, Source),
-    plan("disease", "phenotype present", "effect/phenotype", 150_300, 55, Source),
-    plan("drug", "carrier", "gene/protein", 860, 20, Source),
-    plan("drug", "enzyme", "gene/protein", 5_320, 45, Source),
-    plan("drug", "side effect", "effect/phenotype", 64_800, 35, Source),
-    plan("drug", "synergistic interaction", "drug", 1_336_300, 75, Symmetric),
-    plan("drug", "target", "gene/protein", 16_380, 85, Source),
-    plan("drug", "transporter", "gene/protein", 3_090, 35, Source),
-    plan("effect/phenotype", "associated with", "gene/protein", 3_330, 40, Source),
-    plan("effect/phenotype", "parent-child", "effect/phenotype", 18_700, 90, Symmetric),
-    plan("exposure", "interacts with", "biological_process", 1_630, 60, Source),
-    plan("exposure", "interacts with", "cellular_component", 10, 30, Source),
-    plan("exposure", "interacts with", "gene/protein", 1_210, 90, Source),
-    plan("exposure", "interacts with", "molecular_function", 45, 40, Source),
-    plan("exposure", "linked to", "disease", 2_300, 80, Source),
-    plan("exposure", "parent-child", "exposure", 2_070, 90, Symmetric),
-    plan("gene/protein", "interacts with", "molecular_function", 69_500, 85, Source),
-    plan("gene/protein", "interacts with", "pathway", 42_600, 50, Source),
-    plan("gene/protein", "ppi", "gene/protein", 321_000, 80, Symmetric),
-    plan("molecular_function", "parent-child", "molecular_function", 13_600, 95, Symmetric),
-    plan("pathway", "parent-child", "pathway", 2_530, 95, Symmetric),
-];

@@ -23,11 +23,11 @@ const VENUE: usize = 7;
 /// Returns the details of a product: code, price, description, features, reviews, and questions
 /// with answers. The text states every fact at least once.
 pub(super) fn product(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
-    let mut description = vec![stream.pick_text(&AMAZON.fillers).to_owned()];
+    let mut description = vec![stream.pick_text(&AMAZON["fillers"]).to_owned()];
     let mut features = Vec::new();
     let mut reviews: Vec<Vec<String>> = vec![Vec::new(); 1 + stream.below(3)];
     let mut questions = Vec::new();
-    for (aspect, &value) in AMAZON.product.iter().zip(facts) {
+    for (aspect, &value) in AMAZON.aspects("product").iter().zip(facts) {
         if value == NO_FACT {
             continue;
         }
@@ -48,15 +48,15 @@ pub(super) fn product(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
     }
     stream.shuffle(&mut features);
     if stream.percent(50) {
-        features.push(stream.pick_text(&AMAZON.fillers).to_owned());
+        features.push(stream.pick_text(&AMAZON["fillers"]).to_owned());
     }
     let reviews: Vec<Value> = reviews
         .into_iter()
         .map(|sentences| {
-            let text = format!("{} {}", stream.pick_text(&AMAZON.openers), sentences.join(" "));
+            let text = format!("{} {}", stream.pick_text(&AMAZON["openers"]), sentences.join(" "));
             json!({
                 "reviewerID": format!("R{:08}", stream.below(100_000_000)),
-                "summary": stream.pick_text(&AMAZON.summaries),
+                "summary": stream.pick_text(&AMAZON["summaries"]),
                 "reviewText": text.trim_end(),
                 "vote": stream.skewed(60),
                 "overall": 5 - stream.skewed(5),
@@ -78,18 +78,18 @@ pub(super) fn product(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
 /// Returns the details of a paper: abstract, date, year, venue and number of references. The
 /// abstract states each fact about the content once or twice; year and venue are fields only.
 pub(super) fn paper(facts: &[u8], n_references: usize, stream: &mut Stream) -> Map<String, Value> {
-    let mut sentences = vec![stream.pick_text(&MAG.openers).to_owned()];
-    for (column, (aspect, &value)) in MAG.paper.iter().zip(facts).enumerate() {
+    let mut sentences = vec![stream.pick_text(&MAG["openers"]).to_owned()];
+    for (column, (aspect, &value)) in MAG.aspects("paper").iter().zip(facts).enumerate() {
         if value == NO_FACT || column == YEAR || column == VENUE {
             continue;
         }
         sentences.extend(aspect.state(value, 20, stream));
     }
     stream.shuffle(&mut sentences[1..]);
-    sentences.push(stream.pick_text(&MAG.closers).to_owned());
+    sentences.push(stream.pick_text(&MAG["closers"]).to_owned());
     let name_of = |column: usize| -> &str {
         let value = facts.get(column).copied().unwrap_or(NO_FACT);
-        let synonyms = MAG.paper[column].values.get(value as usize);
+        let synonyms = MAG.aspects("paper")[column].values.get(value as usize);
         synonyms.and_then(|synonyms| synonyms.first()).map_or("", String::as_str)
     };
     let year = name_of(YEAR);
@@ -107,9 +107,13 @@ pub(super) fn paper(facts: &[u8], n_references: usize, stream: &mut Stream) -> M
 
 /// Returns the title of a paper, which names the problem and often the method.
 pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
-    let problem = MAG.paper[PROBLEM].say(&["{}"], facts.get(PROBLEM).copied().unwrap_or(0), stream);
+    let problem = MAG.aspects("paper")[PROBLEM].say(
+        &["{}"],
+        facts.get(PROBLEM).copied().unwrap_or(0),
+        stream,
+    );
     let method = facts.get(METHOD).copied().unwrap_or(NO_FACT);
-    let scope = stream.pick_text(&MAG.scopes);
+    let scope = stream.pick_text(&MAG["scopes"]);
     let place = names::place(stream);
     let text = if method == NO_FACT || stream.percent(40) {
         match stream.below(4) {
@@ -119,7 +123,7 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
             _ => format!("{scope} on {problem} around {place}"),
         }
     } else {
-        let method = MAG.paper[METHOD].say(&["{}"], method, stream);
+        let method = MAG.aspects("paper")[METHOD].say(&["{}"], method, stream);
         match stream.below(4) {
             0 => format!("{method} for {problem} in {place}"),
             1 => format!("{problem} in {place} by means of {method}"),
@@ -133,7 +137,7 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
 /// Returns sentences that state all facts, each fact once or twice, and one filler sentence, in
 /// random order.
 fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<String> {
-    let mut sentences = vec![stream.pick_text(&PRIME.fillers).to_owned()];
+    let mut sentences = vec![stream.pick_text(&PRIME["fillers"]).to_owned()];
     for (aspect, &value) in aspects.iter().zip(facts) {
         if value == NO_FACT {
             continue;
@@ -169,15 +173,15 @@ pub(super) fn biomedical(
     match node_type {
         "disease" => {
             put("source", json!("MONDO"));
-            put("orphanet_prevalence", json!(stream.pick_text(&PRIME.prevalence)));
-            let text = sentences(&PRIME.disease, facts, stream);
+            put("orphanet_prevalence", json!(stream.pick_text(&PRIME["prevalence"])));
+            let text = sentences(PRIME.aspects("disease"), facts, stream);
             fields(&mut details, &["mondo_definition", "umls_description", "mayo_symptoms"], &text);
         }
         "drug" => {
             put("source", json!("DrugBank"));
             put("state", json!(stream.pick(&["solid", "liquid", "gas"])));
             put("synonyms", json!(aliases));
-            let text = sentences(&PRIME.drug, facts, stream);
+            let text = sentences(PRIME.aspects("drug"), facts, stream);
             fields(
                 &mut details,
                 &["description", "mechanism_of_action", "pharmacodynamics"],
@@ -196,7 +200,7 @@ pub(super) fn biomedical(
                 "strand": if stream.percent(50) { 1 } else { -1 },
             });
             put("genomic_pos", position);
-            let text = sentences(&PRIME.gene, facts, stream);
+            let text = sentences(PRIME.aspects("gene/protein"), facts, stream);
             let cut = text.len().div_ceil(2);
             put("summary", json!(text[..cut].join(" ")));
             let generif: Vec<Value> =
@@ -207,7 +211,7 @@ pub(super) fn biomedical(
             put("source", json!("REACTOME"));
             put("displayName", json!([name]));
             put("stId", json!(format!("R-HSA-{}", names::digits(stream, 7))));
-            put("summation", json!(sentences(&PRIME.pathway, facts, stream)));
+            put("summation", json!(sentences(PRIME.aspects("pathway"), facts, stream)));
         }
         "molecular_function" | "biological_process" | "cellular_component" => {
             put("source", json!("GO"))

@@ -1,84 +1,43 @@
 //! The wording of samples: word lists, statements about nodes, and question templates. They are
 //! stored in `data/*.toml`, which are compiled in.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, ops::Index, sync::LazyLock};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::sample::{SampleKind, facts::Aspect};
 
-/// Words of one kind, such as colours.
-type List = Vec<String>;
-
-/// Word lists from which names are made.
+/// Lists of words, such as colours, and kinds of properties of the nodes of a type, by name.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Words {
-    pub(super) onsets: List,
-    pub(super) vowels: List,
-    pub(super) codas: List,
-    pub(super) brand_first: List,
-    pub(super) brand_second: List,
-    pub(super) shades: List,
-    pub(super) colors: List,
-    pub(super) segments: List,
-    pub(super) groups: List,
-    pub(super) series: List,
-    pub(super) given: List,
-    pub(super) field_first: List,
-    pub(super) field_second: List,
-    pub(super) field_third: List,
-    pub(super) organs: List,
-    pub(super) regions: List,
-    pub(super) tissues: List,
-    pub(super) disease_first: List,
-    pub(super) disease_last: List,
-    pub(super) effects: List,
-    pub(super) effect_first: List,
-    pub(super) substances: List,
-    pub(super) activities: List,
-    pub(super) process_first: List,
-    pub(super) process_last: List,
-    pub(super) components: List,
-    pub(super) contexts: List,
-    pub(super) chemicals: List,
-    pub(super) chemical_last: List,
-    pub(super) pathway_first: List,
-    pub(super) drug_last: List,
-    pub(super) chemical_setting: List,
+pub(super) struct Wording(BTreeMap<String, Entry>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Words(Vec<String>),
+    Aspects(Vec<Aspect>),
 }
 
-/// Aspects and sentences for texts about products.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Amazon {
-    pub(super) openers: List,
-    pub(super) summaries: List,
-    pub(super) fillers: List,
-    pub(super) product: Vec<Aspect>,
+impl Wording {
+    /// Returns the aspects of a node type; empty for a type whose nodes have only a name.
+    pub(super) fn aspects(&self, node_type: &str) -> &[Aspect] {
+        match self.0.get(node_type) {
+            Some(Entry::Aspects(aspects)) => aspects,
+            _ => &[],
+        }
+    }
 }
 
-/// Aspects and sentences for texts about papers.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Mag {
-    pub(super) openers: List,
-    pub(super) closers: List,
-    pub(super) scopes: List,
-    pub(super) paper: Vec<Aspect>,
-}
+impl Index<&str> for Wording {
+    type Output = [String];
 
-/// Aspects and sentences for texts about biomedical nodes; nodes of the six types without an entry
-/// have only a name and a source.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Prime {
-    pub(super) fillers: List,
-    pub(super) prevalence: List,
-    pub(super) disease: Vec<Aspect>,
-    pub(super) drug: Vec<Aspect>,
-    pub(super) gene: Vec<Aspect>,
-    pub(super) pathway: Vec<Aspect>,
+    /// Returns a list of words; the data file must have it.
+    fn index(&self, name: &str) -> &[String] {
+        match &self.0[name] {
+            Entry::Words(words) => words,
+            Entry::Aspects(_) => &[],
+        }
+    }
 }
 
 /// A metapath from a slot to the type of the answers or, if negated, from that type.
@@ -122,11 +81,14 @@ struct Templates {
     template: Vec<Template>,
 }
 
-pub(super) static WORDS: LazyLock<Words> = LazyLock::new(|| read(include_str!("data/words.toml")));
-pub(super) static AMAZON: LazyLock<Amazon> =
+/// Words from which names are made.
+pub(super) static WORDS: LazyLock<Wording> =
+    LazyLock::new(|| read(include_str!("data/words.toml")));
+pub(super) static AMAZON: LazyLock<Wording> =
     LazyLock::new(|| read(include_str!("data/amazon.toml")));
-pub(super) static MAG: LazyLock<Mag> = LazyLock::new(|| read(include_str!("data/mag.toml")));
-pub(super) static PRIME: LazyLock<Prime> = LazyLock::new(|| read(include_str!("data/prime.toml")));
+pub(super) static MAG: LazyLock<Wording> = LazyLock::new(|| read(include_str!("data/mag.toml")));
+pub(super) static PRIME: LazyLock<Wording> =
+    LazyLock::new(|| read(include_str!("data/prime.toml")));
 /// All question templates, in file order; several templates may have the same id.
 pub(super) static TEMPLATES: LazyLock<Vec<Template>> =
     LazyLock::new(|| read::<Templates>(include_str!("data/templates.toml")).template);

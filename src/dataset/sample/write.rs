@@ -14,7 +14,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::sample::SampleError;
@@ -157,35 +156,20 @@ pub(super) fn questions(
     Ok(counts)
 }
 
-#[derive(Serialize)]
-struct Description<'a> {
-    title: String,
-    licence: &'a str,
-    candidate_types: &'static [&'static str],
-    sample: Provenance<'a>,
-}
-
-#[derive(Serialize)]
-struct Provenance<'a> {
-    kind: &'a str,
-    seed: String,
-    scale: f64,
-}
-
 /// Writes `dataset.toml`, which shows that the folder is complete.
 pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleError> {
     let path = out_dir.join("dataset.toml");
-    let description = Description {
-        title: format!("{} sample", world.kind.name()),
-        licence: "MIT OR Apache-2.0",
-        candidate_types: schema::candidate_types(world.kind),
+    let description = json!({
+        "title": format!("{} sample", world.kind.name()),
+        "licence": "MIT OR Apache-2.0",
+        "candidate_types": schema::candidate_types(world.kind),
         // The seed is a string, because TOML integers end at 2^63 - 1.
-        sample: Provenance {
-            kind: world.kind.name(),
-            seed: world.seed.to_string(),
-            scale: world.scale,
+        "sample": {
+            "kind": world.kind.name(),
+            "seed": world.seed.to_string(),
+            "scale": world.scale,
         },
-    };
+    });
     let text = toml::to_string(&description)
         .map_err(|error| failed(&path)(io::Error::other(error.to_string())))?;
     fs::write(&path, text).map_err(failed(&path))

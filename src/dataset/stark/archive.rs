@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flate2::{Crc, read::DeflateDecoder};
+use flate2::{CrcReader, read::DeflateDecoder};
 use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::ZipIterable};
 
 use agent_ground::files;
@@ -68,21 +68,13 @@ pub enum ArchiveError {
         /// What is wrong with the list.
         message: String,
     },
-    /// A member of the zip file is malicious or unsupported.
-    #[error("member {name:?} {reason}; pack the files again without it")]
+    /// A member of the zip file is malicious, unsupported or damaged.
+    #[error("member {name:?} {problem}")]
     Member {
         /// Name of the member, shortened.
         name: String,
-        /// What is wrong with the member, such as `is a link`.
-        reason: &'static str,
-    },
-    /// The content of a member does not match its entry in the list of members.
-    #[error("member {name:?} is damaged: {reason}; fetch the file again")]
-    Damaged {
-        /// Name of the member, shortened.
-        name: String,
-        /// What does not match, such as `its header is cut off`.
-        reason: &'static str,
+        /// What is wrong with the member, and the remedy.
+        problem: String,
     },
     /// The archive exceeds one of the [`ArchiveLimits`].
     #[error(
@@ -107,6 +99,16 @@ impl ArchiveError {
         let path = path.to_path_buf();
         move |source| ArchiveError::Io { path, source }
     }
+
+    fn refused(name: &str, reason: &str) -> ArchiveError {
+        let problem = format!("{reason}; pack the files again without it");
+        ArchiveError::Member { name: shortened(name), problem }
+    }
+}
+
+/// Returns an error for a number above its limit.
+fn check(n: u64, limit: u64, unit: &'static str) -> Result<(), ArchiveError> {
+    if n > limit { Err(ArchiveError::TooMuch { limit, unit }) } else { Ok(()) }
 }
 
 fn shortened(name: &str) -> String {
@@ -157,7 +159,7 @@ impl Archive {
     /// Opens a file for reading from its beginning. Several readers may be used at the same time.
     ///
     /// # Errors
-    /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
+    /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Member`].
     pub fn read(&self, name: &str) -> Result<Box<dyn Read>, ArchiveError> {
         match &self.zip {
             None => Ok(Box::new(self.open_file(name)?)),
@@ -208,9 +210,7 @@ fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, Archi
             } else if metadata.is_file() {
                 files.push((name, metadata.len()));
             }
-            if (files.len() + folders.len()) as u64 > limits.members {
-                return Err(ArchiveError::TooMuch { limit: limits.members, unit: "files" });
-            }
+            check((files.len() + folders.len()) as u64, limits.members, "files")?;
         }
     }
     files.sort_unstable();
@@ -247,14 +247,12 @@ impl Members {
         let cut = |error: io::Error| ArchiveError::Directory { message: error.to_string() };
         let file_bytes = reader.seek(SeekFrom::End(0)).map_err(cut)?;
         let mut zip = ZipIterable::try_new(reader, Config::default()).map_err(directory)?;
-        if zip.len() as u64 > limits.members {
-            return Err(ArchiveError::TooMuch { limit: limits.members, unit: "members" });
-        }
+        check(zip.len() as u64, limits.members, "members")?;
         let (mut members, mut total) = (Vec::new(), 0u64);
         for entry in zip.files().map_err(directory)? {
             let entry = entry.map_err(directory)?;
             let name = entry.name().map_err(directory)?;
-            let refuse = |reason| Err(ArchiveError::Member { name: shortened(&name), reason });
+            let refuse = |reason| Err(ArchiveError::refused(&name, reason));
             // Some packers prefix every name with `./`.
             let stored_bytes = name.len() as u64;
             let name = match name.strip_prefix("./") {
@@ -279,10 +277,7 @@ impl Members {
                 _ => return refuse("is neither stored nor deflated"),
             };
             let (size, stored) = (entry.size(), entry.compressed_size());
-            if size > limits.member_bytes {
-                let limit = limits.member_bytes;
-                return Err(ArchiveError::TooMuch { limit, unit: "bytes in one member" });
-            }
+            check(size, limits.member_bytes, "bytes in one member")?;
             if size > MIN_BOMB_BYTES && size / limits.ratio.max(1) > stored {
                 return refuse("unpacks to far more bytes than it takes");
             }
@@ -290,19 +285,15 @@ impl Members {
                 return refuse("has two sizes although it is stored uncompressed");
             }
             total = total.saturating_add(size);
-            if total > limits.total_bytes {
-                let limit = limits.total_bytes;
-                return Err(ArchiveError::TooMuch { limit, unit: "bytes in all members" });
-            }
-            let (header, crc) = (entry.header_start(), entry.crc32());
+            check(total, limits.total_bytes, "bytes in all members")?;
             members.push(Member {
                 name: name.into(),
                 stored_bytes,
                 size,
                 deflated,
                 stored,
-                header,
-                crc,
+                header: entry.header_start(),
+                crc: entry.crc32(),
             });
         }
         // With overlapping members, a small file could unpack to any size.
@@ -311,18 +302,12 @@ impl Members {
         for (member, end) in members.iter().zip(ends) {
             let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.stored_bytes);
             if least.saturating_add(member.stored) > end {
-                let name = shortened(&member.name);
-                return Err(ArchiveError::Member { name, reason: "overlaps with another" });
+                return Err(ArchiveError::refused(&member.name, "overlaps with another"));
             }
         }
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        for pair in members.windows(2) {
-            if let [first, second] = pair
-                && first.name == second.name
-            {
-                let name = shortened(&first.name);
-                return Err(ArchiveError::Member { name, reason: "occurs twice" });
-            }
+        if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(ArchiveError::refused(&pair[0].name, "occurs twice"));
         }
         Ok(Members { members })
     }
@@ -345,8 +330,9 @@ fn is_plain(name: &str) -> bool {
 }
 
 impl Member {
-    fn damaged(&self, reason: &'static str) -> ArchiveError {
-        ArchiveError::Damaged { name: shortened(&self.name), reason }
+    fn damaged(&self, reason: &str) -> ArchiveError {
+        let problem = format!("is damaged: {reason}; fetch the file again");
+        ArchiveError::Member { name: shortened(&self.name), problem }
     }
 
     /// Reads the member's local header; returns the offset of the member's data in the zip file,
@@ -379,17 +365,16 @@ impl Member {
             false => Box::new(stored),
         };
         let (name, crc) = (self.name.clone(), self.crc);
-        Ok(MemberReader { bytes, left: self.size, crc, seen: Crc::new(), name })
+        Ok(MemberReader { bytes: CrcReader::new(bytes), left: self.size, crc, name })
     }
 }
 
 /// Reader of a member's unpacked bytes.
 pub(super) struct MemberReader<'a> {
-    bytes: Box<dyn Read + 'a>,
+    bytes: CrcReader<Box<dyn Read + 'a>>,
     /// Number of unpacked bytes that have not been read yet.
     left: u64,
     crc: u32,
-    seen: Crc,
     name: Box<str>,
 }
 
@@ -409,13 +394,12 @@ impl Read for MemberReader<'_> {
             }
             _ => error,
         })?;
-        self.seen.update(buffer.get(..n).unwrap_or_default());
         let left = self.left.checked_sub(n as u64);
         self.left = left.ok_or_else(|| damaged("it unpacks to more bytes than declared"))?;
         if n == 0 && self.left > 0 {
             return Err(damaged("it unpacks to fewer bytes than declared"));
         }
-        if n == 0 && self.seen.sum() != self.crc {
+        if n == 0 && self.bytes.crc().sum() != self.crc {
             return Err(damaged("its checksum does not match"));
         }
         Ok(n)

@@ -107,17 +107,18 @@ pub fn import_stark(
 
     let spool = tempfile::tempfile_in(install.staging.path());
     let spool = spool.map_err(DatasetError::io("create a file in", install.staging.path()))?;
-    install.printed_values = read_nodes(&files, spool, &mut install.writer, &mut watch)?;
-    let (n_pushed, one_way) = read_edges(&files, mode, &mut install.writer, &mut watch)?;
-    install.n_pushed = n_pushed;
-    let meta = KbMeta {
+    install.printed_values = read_nodes(&files, spool, &mut install.graph.writer, &mut watch)?;
+    let (n_pushed, one_way) = read_edges(&files, mode, &mut install.graph.writer, &mut watch)?;
+    install.graph.n_pushed = n_pushed;
+    install.meta = KbMeta {
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
         candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
         languages: None,
     };
-    let origin = Some(Origin { kind, mode, derived_tenth: false, one_way });
-    install.finish_with(meta, query_sources(&places.queries), origin, &mut watch)
+    install.origin = Some(Origin { kind, mode, derived_tenth: false, one_way });
+    install.questions = query_sources(&places.queries);
+    install.finish(&mut watch)
 }
 
 /// Returns the names of types or relations by number: from the file or, for MAG, from `constants`.
@@ -384,19 +385,13 @@ fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u
     Some(merged)
 }
 
-/// Location of a node in the file: offset and length, in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    offset: u64,
-    bytes: usize,
-}
-
 /// Nodes kept in a temporary file, by id: the files of the benchmark hold nodes in any order, but a
 /// base is written in the order of the ids. Memory: 24 bytes per node.
 struct Spool {
     file: File,
     end: u64,
-    places: Vec<Option<Place>>,
+    /// Offset and length of each node in the file, in bytes.
+    places: Vec<Option<(u64, usize)>>,
 }
 
 impl Spool {
@@ -416,7 +411,7 @@ impl Spool {
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(&json)?;
         if let Some(place) = self.places.get_mut(id as usize) {
-            *place = Some(Place { offset: self.end, bytes: json.len() });
+            *place = Some((self.end, json.len()));
         }
         self.end += json.len() as u64;
         Ok(())
@@ -424,11 +419,10 @@ impl Spool {
 
     /// Removes and returns the node with an id; `None` if the spool does not hold it.
     fn take(&mut self, id: u32) -> io::Result<Option<Node>> {
-        let Some(place) = self.places.get_mut(id as usize).and_then(Option::take) else {
-            return Ok(None);
-        };
-        let mut json = vec![0; place.bytes];
-        self.file.seek(SeekFrom::Start(place.offset))?;
+        let place = self.places.get_mut(id as usize).and_then(Option::take);
+        let Some((offset, n_bytes)) = place else { return Ok(None) };
+        let mut json = vec![0; n_bytes];
+        self.file.seek(SeekFrom::Start(offset))?;
         self.file.read_exact(&mut json)?;
         Ok(Some(serde_json::from_slice(&json)?))
     }

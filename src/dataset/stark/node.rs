@@ -54,6 +54,11 @@ fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
 
+/// Returns the texts of two required keys.
+fn texts(info: &Value, [first, second]: [&str; 2]) -> Result<[String; 2], String> {
+    Ok([python::text(required(info, first)?), python::text(required(info, second)?)])
+}
+
 /// Returns the elements of a list; `key` names the list in the error.
 fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
@@ -106,9 +111,7 @@ fn product(info: &Value) -> Result<Node, String> {
     let name = python::text(required(info, "title")?);
     let mut text = format!("- product: {name}\n");
     if let Some(brand) = info.get("brand") {
-        text += "- brand: ";
-        python::push_text(&mut text, brand);
-        text.push('\n');
+        text += &format!("- brand: {}\n", python::text(brand));
     }
     if let Some((dimensions, weight)) = dimensions(info) {
         text += &format!("- dimensions: {dimensions}\n- weight: {weight}\n");
@@ -123,11 +126,8 @@ fn product(info: &Value) -> Result<Node, String> {
         text += "- reviews: \n";
     }
     for (number, review) in &reviews {
-        text += &format!("#{number}:\nsummary: ");
-        python::push_text(&mut text, required(review, "summary")?);
-        text += "\ntext: \"";
-        python::push_text(&mut text, required(review, "reviewText")?);
-        text += "\"\n";
+        let [summary, body] = texts(review, ["summary", "reviewText"])?;
+        text += &format!("#{number}:\nsummary: {summary}\ntext: \"{body}\"\n");
     }
     let questions = entries(required(info, "qa")?, "qa")?;
     let questions = questions.get(..MAX_ENTRIES).unwrap_or(questions);
@@ -135,11 +135,8 @@ fn product(info: &Value) -> Result<Node, String> {
         text += "- Q&A: \n";
     }
     for (number, question) in (1..).zip(questions) {
-        text += &format!("#{number}:\nquestion: \"");
-        python::push_text(&mut text, required(question, "question")?);
-        text += "\"\nanswer: \"";
-        python::push_text(&mut text, required(question, "answer")?);
-        text += "\"\n";
+        let [question, answer] = texts(question, ["question", "answer"])?;
+        text += &format!("#{number}:\nquestion: \"{question}\"\nanswer: \"{answer}\"\n");
     }
 
     let mut fields = Vec::new();
@@ -342,14 +339,9 @@ fn prime(info: &Value) -> Result<Node, String> {
         let value = cleaned(value);
         let gloss = gloss(key).filter(|_| node_type == "gene/protein");
         let value = if gloss.is_some() { of_gene(key, value)? } else { value };
+        let gloss = gloss.map(|gloss| format!(" ({gloss})")).unwrap_or_default();
         text += std::mem::take(&mut header);
-        text += &format!("  - {key}");
-        if let Some(gloss) = gloss {
-            text += &format!(" ({gloss})");
-        }
-        text += ": ";
-        python::push_text(&mut text, &value);
-        text.push('\n');
+        text += &format!("  - {key}{gloss}: {}\n", python::text(&value));
         push_field(&mut fields, key, &value);
     }
     Ok(Node { name, text, fields })

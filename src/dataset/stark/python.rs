@@ -14,28 +14,24 @@ use crate::stark::pickle::{
 
 /// Formats a value like `str(value)`.
 pub(super) fn text(value: &Value) -> String {
-    let mut out = String::new();
-    push_text(&mut out, value);
-    out
-}
-
-/// Appends the output of `str(value)` to `out`.
-pub(super) fn push_text(out: &mut String, value: &Value) {
     match value {
-        Value::Str(text) => out.push_str(text),
-        Value::Printed(printed) => out.push_str(&printed.text),
+        Value::Str(text) => text.to_string(),
+        Value::Printed(printed) => printed.text.to_string(),
         // `str` of a numpy.float32 alone first converts it to double precision.
-        Value::Single(number) => *out += &float((*number).into()),
-        other => push_repr(out, other),
+        Value::Single(number) => float((*number).into()),
+        other => {
+            let mut out = String::new();
+            push_repr(&mut out, other);
+            out
+        }
     }
 }
 
 /// Appends the output of `repr(value)` to `out`. The items of a set keep the order of the file.
-pub(super) fn push_repr(out: &mut String, value: &Value) {
+fn push_repr(out: &mut String, value: &Value) {
     match value {
         Value::None => out.push_str("None"),
-        Value::Bool(true) => out.push_str("True"),
-        Value::Bool(false) => out.push_str("False"),
+        Value::Bool(value) => out.push_str(if *value { "True" } else { "False" }),
         Value::Int(number) => *out += &number.to_string(),
         Value::Float(number) => *out += &float(*number),
         Value::Single(number) => *out += &single(*number),

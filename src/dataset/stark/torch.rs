@@ -316,19 +316,18 @@ impl<R: Read + Seek> TorchFile<R> {
     fn view(&mut self, value: &Value, tensor: u64) -> Result<View, TorchError> {
         let wrong = |reason| TorchError::Tensor { tensor, reason };
         let described = describe(value).ok_or(wrong("is not a plain tensor on the CPU or GPU"))?;
-        let TensorDescription { dtype, key, n_stored, offset, shape, strides } = described;
+        let (mut view, key, n_stored) = described;
         let member = self.members.get(&format!("{}/data/{key}", self.root))?;
-        let bytes = dtype.bytes() as u64;
+        let bytes = view.dtype.bytes() as u64;
         if member.deflated || n_stored.checked_mul(bytes) != Some(member.size) {
             return Err(wrong("does not match the size of its storage"));
         }
-        let start = member.start(&mut self.reader)?;
-        let view = View { dtype, start, offset, shape, strides };
+        view.start = member.start(&mut self.reader)?;
         let n = view.n_elements();
-        let last =
-            view.shape.iter().zip(&view.strides).try_fold(offset, |last, (length, stride)| {
-                last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
-            });
+        let mut dimensions = view.shape.iter().zip(&view.strides);
+        let last = dimensions.try_fold(view.offset, |last, (length, stride)| {
+            last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
+        });
         // With strides of 0, a tensor could be larger than its storage.
         if n > n_stored || n > 0 && last.is_none_or(|last| last >= n_stored) {
             return Err(wrong("reaches beyond its storage"));
@@ -337,9 +336,7 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 
     fn tensor(&mut self, view: &View) -> Result<Tensor, TorchError> {
-        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit in memory" };
-        let n = usize::try_from(view.n_bytes()).map_err(too_large)?;
-        let mut data = vec![0; n];
+        let mut data = vec![0; in_memory(view.n_bytes())?];
         if view.in_row_order() {
             self.seek(view)?;
             self.read_elements(&mut data, view.dtype)?;
@@ -372,14 +369,13 @@ impl<R: Read + Seek> TorchFile<R> {
         let bytes = view.dtype.bytes();
         let dimensions = view.shape.iter().zip(&view.strides);
         let last: u64 = dimensions.map(|(length, stride)| stride * (*length as u64 - 1)).sum();
-        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit in memory" };
-        let mut span = vec![0; usize::try_from((last + 1) * bytes as u64).map_err(too_large)?];
+        let mut span = vec![0; in_memory((last + 1) * bytes as u64)?];
         self.seek(view)?;
         self.read_elements(&mut span, view.dtype)?;
         let mut index = vec![0usize; view.shape.len()];
         let mut at = 0u64;
         for element in data.chunks_exact_mut(bytes) {
-            let from = usize::try_from(at).map_err(too_large)? * bytes;
+            let from = in_memory(at)? * bytes;
             element.copy_from_slice(span.get(from..from + bytes).unwrap_or_default());
             let dimensions = view.shape.iter().zip(&view.strides);
             for (place, (length, stride)) in index.iter_mut().zip(dimensions).rev() {
@@ -396,17 +392,9 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 }
 
-/// Description of a tensor, as a call in the pickle.
-struct TensorDescription<'a> {
-    dtype: Dtype,
-    key: &'a str,
-    n_stored: u64,
-    offset: u64,
-    shape: Vec<usize>,
-    strides: Vec<u64>,
-}
-
-fn describe(value: &Value) -> Option<TensorDescription<'_>> {
+/// Reads the description of a tensor, a call in the pickle: returns the view without its start, the
+/// key of the storage, and the number of elements stored there.
+fn describe(value: &Value) -> Option<(View, &str, u64)> {
     let [storage, offset, shape, strides, ..] = arguments(value, REBUILD)? else { return None };
     let [kind, dtype, key, _place, n_stored] = arguments(storage, "persistent")? else {
         return None;
@@ -419,14 +407,14 @@ fn describe(value: &Value) -> Option<TensorDescription<'_>> {
     let fits = kind.as_str() == Some("storage")
         && shape.len() == strides.len()
         && shape.len() <= MAX_DIMENSIONS;
-    fits.then_some(TensorDescription {
-        dtype: Dtype::of(&dtype.name)?,
-        key: key.as_str()?,
-        n_stored: unsigned(n_stored)?,
-        offset: unsigned(offset)?,
-        shape,
-        strides,
-    })
+    let (dtype, offset) = (Dtype::of(&dtype.name)?, unsigned(offset)?);
+    let view = View { dtype, start: 0, offset, shape, strides };
+    fits.then_some((view, key.as_str()?, unsigned(n_stored)?))
+}
+
+fn in_memory(n: u64) -> Result<usize, TorchError> {
+    let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit in memory" };
+    usize::try_from(n).map_err(too_large)
 }
 
 fn arguments<'a>(value: &'a Value, name: &str) -> Option<&'a [Value]> {

@@ -71,8 +71,6 @@ pub(super) struct Cleaning {
     /// Names of columns with unique ids, where a marker such as `NA` is an id.
     ids: BTreeSet<String>,
     forms: BTreeMap<String, Form>,
-    /// Names of date columns whose order of day and month is ambiguous.
-    unclear: BTreeSet<String>,
     counts: RefCell<Counts>,
 }
 
@@ -83,6 +81,8 @@ enum Form {
     Numbers,
     /// Dates; in dates with slashes, the month may come first.
     Dates { month_first: bool, has_slashes: bool },
+    /// Dates whose order of day and month is ambiguous; they are kept.
+    UnclearDates,
 }
 
 /// Counts of the changes made in one reading of a table.
@@ -143,10 +143,6 @@ impl Look {
         }
     }
 
-    fn is_unclear(&self) -> bool {
-        self.is_dates() && self.slashes > 0 && (self.day_first > 0) == (self.month_first > 0)
-    }
-
     fn is_dates(&self) -> bool {
         self.filled > 0 && self.dates as f64 >= self.filled as f64 * MIN_DATES
     }
@@ -154,7 +150,10 @@ impl Look {
     fn form(&self, name: &str) -> Option<Form> {
         if self.is_dates() {
             let (month_first, has_slashes) = (self.month_first > 0, self.slashes > 0);
-            return (!self.is_unclear()).then_some(Form::Dates { month_first, has_slashes });
+            return Some(match has_slashes && (self.day_first > 0) == month_first {
+                true => Form::UnclearDates,
+                false => Form::Dates { month_first, has_slashes },
+            });
         }
         let is_numbers = self.commas == self.filled && self.sure_commas > 0 && self.points == 0;
         (is_numbers && !name_suggests_ids(name)).then_some(Form::Numbers)
@@ -182,10 +181,7 @@ impl Judge {
     /// Inspects the cells of a row.
     pub(super) fn see(&mut self, row: &Row) {
         for (column, value) in &row.cells {
-            if !self.looks.contains_key(column) {
-                self.looks.insert(column.clone(), Look::default());
-            }
-            let Some(look) = self.looks.get_mut(column) else { continue };
+            let look = self.looks.entry(column.clone()).or_default();
             let text = match value {
                 Value::String(text) => text.trim(),
                 _ => {
@@ -211,9 +207,6 @@ impl Judge {
                 look.markers == 1 && look.values.len() as u64 == look.filled + 1 && look.filled > 1;
             if is_id {
                 cleaning.ids.insert(column.clone());
-            }
-            if look.is_unclear() {
-                cleaning.unclear.insert(column.clone());
             }
             if let Some(form) = look.form(&column) {
                 cleaning.forms.insert(column, form);
@@ -245,7 +238,7 @@ impl Cleaning {
                 return false;
             }
             match self.forms.get(column) {
-                None => {}
+                None | Some(Form::UnclearDates) => {}
                 Some(Form::Numbers) => {
                     if let Some(plain) = plain_number(text) {
                         *counts.numbers.entry(column.clone()).or_default() += 1;
@@ -297,7 +290,8 @@ impl Cleaning {
             }
             repairs.push(repair("dates", *n, message));
         }
-        for column in &self.unclear {
+        let unclear = self.forms.iter().filter(|(_, form)| **form == Form::UnclearDates);
+        for (column, _) in unclear {
             let message = format!(
                 "{column}: kept as text because day and month are ambiguous; write the dates as \
                  year-month-day"

@@ -14,7 +14,6 @@ use crate::{
     encoding::Encoding,
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},
-    neutral::text_of,
     tables::rows::{Row, RowHandler, extension},
 };
 
@@ -138,7 +137,7 @@ impl Records {
     ) -> Result<(Records, Vec<String>), DatasetError> {
         let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
         let first = match lines.next()? {
-            Some((number, line)) => text_of(line, path, number, problems).map(str::to_owned),
+            Some((number, line)) => problems.ok(path, number, line.text())?.map(str::to_owned),
             None => None,
         };
         let Some(first) = first else {
@@ -175,7 +174,7 @@ impl Records {
             let line = match self.pending.pop_front() {
                 Some((number, text)) => Some((number, Cow::Owned(text))),
                 None => match self.lines.next()? {
-                    Some((number, line)) => match text_of(line, path, number, problems) {
+                    Some((number, line)) => match problems.ok(path, number, line.text())? {
                         Some(text) => Some((number, Cow::Borrowed(text))),
                         None => continue,
                     },

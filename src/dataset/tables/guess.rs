@@ -116,8 +116,8 @@ struct Column {
     bytes: u64,
     /// For each of [`SEPARATORS`], the items of the cells that it splits.
     splits: [Split; SEPARATORS.len()],
-    /// Whether all values are in [`TRUTHS`].
-    is_truth: bool,
+    /// Whether a value is not in [`TRUTHS`].
+    has_untruth: bool,
     is_date: bool,
     json_lists: u64,
     json_items: HashSet<u64>,
@@ -287,7 +287,7 @@ impl Column {
     fn observe(&mut self, row: &Row, name: &str, value: &Value) {
         self.filled += 1;
         if let Value::Array(_) = value {
-            self.observe_list(value, None);
+            self.observe_list(value);
             return;
         }
         let Some(text) = id_text(row, name) else { return };
@@ -296,9 +296,9 @@ impl Column {
         self.bytes += text.len() as u64;
         self.repeats += u64::from(!self.values.insert(digest(&text)));
         if text.starts_with('[') && text.ends_with(']') {
-            self.observe_list(value, Some(JSON_LIST));
+            self.observe_list(value);
         }
-        self.is_truth &= TRUTHS.contains(&text.to_lowercase().as_str());
+        self.has_untruth |= !TRUTHS.contains(&text.to_lowercase().as_str());
         for (separator, split) in SEPARATORS.iter().zip(&mut self.splits) {
             let items = items(value, Some(separator));
             split.cells += u64::from(items.len() > 1);
@@ -310,17 +310,15 @@ impl Column {
         }
     }
 
-    fn observe_list(&mut self, value: &Value, separator: Option<&str>) {
-        let found = items(value, separator);
-        if separator.is_some() && found.first() == Some(value) {
+    fn observe_list(&mut self, value: &Value) {
+        let found = items(value, Some(JSON_LIST));
+        // A text that is not a JSON list is its own item.
+        if found.first() == Some(value) {
             return;
         }
         self.json_lists += 1;
-        let texts = found.iter().map(|item| match item {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        });
-        for text in texts {
+        for item in &found {
+            let text = item.as_str().map_or_else(|| item.to_string(), str::to_owned);
             self.has_texts |= text.parse::<f64>().is_err();
             self.json_items.insert(digest(&text));
         }
@@ -356,7 +354,7 @@ impl Column {
         };
         if rows < MIN_VALUE_ROWS
             || !self.has_texts
-            || self.is_truth
+            || !self.has_untruth
             || self.is_date
             || self.json_lists > 0
         {
@@ -407,11 +405,9 @@ impl TableFacts {
         problems: &mut Problems,
     ) -> Result<TableFacts, DatasetError> {
         let declared = table.declared()?;
-        let names = table.columns()?;
-        let mut columns: Vec<(String, Column)> = names
-            .into_iter()
-            .map(|name| (name, Column { is_truth: true, ..Column::default() }))
-            .collect();
+        let names = table.columns()?.into_iter();
+        let mut columns: Vec<(String, Column)> =
+            names.map(|name| (name, Column::default())).collect();
         let mut rows = 0;
         table.each(problems, &mut |_, row| {
             rows += 1;
@@ -601,7 +597,7 @@ fn borrows(facts: &[TableFacts], current: &TableFacts) -> bool {
 /// Returns the column of a table to which all foreign keys refer by name, if its values are unique;
 /// the column then holds the ids of the nodes.
 fn referenced_column(facts: &[TableFacts], current: &TableFacts) -> Option<String> {
-    let references = facts.iter().filter(|entry| entry.table.path() == current.table.path());
+    let references = facts.iter().filter(|entry| entry.table.path == current.table.path);
     let references =
         references.flat_map(|entry| &entry.declared).filter(|entry| entry.targets(&current.table));
     let mut columns = references.map(|entry| entry.target_column.as_ref());
@@ -662,7 +658,7 @@ impl Reference {
         facts: &'a [TableFacts],
         current: &TableFacts,
     ) -> Option<&'a TableFacts> {
-        let mut others = facts.iter().filter(|entry| entry.table.path() == current.table.path());
+        let mut others = facts.iter().filter(|entry| entry.table.path == current.table.path);
         others.find(|entry| self.targets(&entry.table))
     }
 }

@@ -13,18 +13,18 @@ use serde_json::{Map, Value};
 
 use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
-    error::{Fault, Problems},
+    error::{Fault, LineError, Problems},
     ids::Ids,
-    install::{Install, Watch},
+    install::{Content, GraphWriter, Install, Watch},
     links,
-    neutral::{Content, Templates, label_fault, read_toml},
+    neutral::read_toml,
     tables::{
         EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading, Repair,
         mapping::value_relation,
         rows::{Row, Table, items},
     },
 };
-use agent_kb::{KbWriter, NodeId};
+use agent_kb::NodeId;
 
 /// Number of rows between two progress reports and checks of the stop flag.
 const ROWS_PER_REPORT: u64 = 4096;
@@ -60,29 +60,28 @@ pub fn import_tables(
     }
     let has_values = mapping.nodes.iter().any(|table| !table.values.is_empty());
     let mut install = Install::begin(home, name, source, options)?;
+    install.graph.templates = templates;
+    let Install { graph, problems, repeated_rows, .. } = &mut install;
     let mut import = Import {
-        templates: &templates,
+        graph,
         ids: Ids::default(),
         values: HashMap::new(),
         row_types: BTreeSet::new(),
         files: BTreeMap::new(),
         rejected: HashSet::new(),
         incomplete_types: BTreeSet::new(),
-        n_pushed: 0,
         rows: Vec::new(),
-        n_repeated: 0,
-        writer: &mut install.writer,
+        n_repeated: repeated_rows,
     };
-    let problems = &mut install.problems;
     for (at, (spec, table)) in nodes.iter().enumerate() {
         let mut report = || watch.report(Phase::Nodes, at as u64, nodes.len() as u64);
         import.nodes((at, spec, table), problems, &mut report)?;
     }
     watch.report(Phase::Nodes, nodes.len() as u64, nodes.len() as u64)?;
-    if import.writer.n_nodes() == 0 {
+    if import.graph.writer.n_nodes() == 0 {
         // The problems of the rows explain why there are no nodes.
         std::mem::take(problems).finish()?;
-        return Err(DatasetError::NoNodes { path: source.to_path_buf() });
+        return Err(DatasetError::no_nodes(source));
     }
     if has_values && meta.candidate_types.is_empty() {
         meta.candidate_types = import.row_types.iter().cloned().collect();
@@ -90,21 +89,19 @@ pub fn import_tables(
     let links = |spec: &NodesTable| !spec.relations.is_empty() || !spec.values.is_empty();
     let linking: Vec<_> = nodes.iter().enumerate().filter(|(_, (spec, _))| links(spec)).collect();
     let total = (linking.len() + edges.len()) as u64;
-    for (done, (at, (spec, table))) in linking.iter().enumerate() {
-        let mut report = || watch.report(Phase::Edges, done as u64, total);
+    for (done, (at, (spec, table))) in (0..).zip(&linking) {
+        let mut report = || watch.report(Phase::Edges, done, total);
         import.links((*at, spec, table), problems, &mut report)?;
     }
-    for (at, (spec, table)) in edges.iter().enumerate() {
-        let done = (linking.len() + at) as u64;
+    for (done, (spec, table)) in (linking.len() as u64..).zip(&edges) {
         import.edges(spec, table, problems, &mut || watch.report(Phase::Edges, done, total))?;
     }
     watch.report(Phase::Edges, total, total)?;
-    (install.n_pushed, install.repeated_rows) = (import.n_pushed, import.n_repeated);
+    install.lost_nodes = !import.incomplete_types.is_empty();
     let tables = nodes.iter().map(|(_, table)| table).chain(edges.iter().map(|(_, table)| table));
     install.repairs = repairs(tables);
-    install.lost_nodes = !import.incomplete_types.is_empty();
-    install.templates = templates;
-    install.finish(meta, source, &mut watch)
+    install.meta = meta;
+    install.finish(&mut watch)
 }
 
 /// Returns the changes made to the cells of the tables; a table that is mapped twice is reported
@@ -164,8 +161,8 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
             check.node_type(&table, spec.line, &end.node_type);
         }
         if spec.relation.is_some() == spec.relation_column.is_some() {
-            let message = "the edges need exactly one of relation and relation_column".to_owned();
-            let hint = "give relation or relation_column".to_owned();
+            let message = "the edges need exactly one of relation and relation_column";
+            let hint = "give relation or relation_column";
             check.add(&table.place(), spec.line, message, hint);
         }
         edges.push((spec, table));
@@ -187,7 +184,13 @@ struct Check<'a> {
 impl Check<'_> {
     /// Adds a problem of the mapping, at the line in the mapping file or, if `line` is 0 because
     /// there is no such file, at the table and line 1.
-    fn add(&mut self, table: &Path, line: u64, message: String, hint: String) {
+    fn add(
+        &mut self,
+        table: &Path,
+        line: u64,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         let fault = Fault::new(ProblemKind::BadColumn, message, hint);
         match line {
             0 => self.problems.add(table, 1, fault),
@@ -220,7 +223,7 @@ impl Check<'_> {
         let report = |why: String| {
             let why = why.replace(&format!("{}: ", path.display()), "");
             let message = format!("cannot read {file:?}: {why}");
-            self.add(&path, line, message, "correct the file or leave the table out".to_owned());
+            self.add(&path, line, message, "correct the file or leave the table out");
         };
         found.map_err(report).ok()
     }
@@ -254,8 +257,7 @@ impl Check<'_> {
 
 /// An import of tables in progress.
 struct Import<'a> {
-    writer: &'a mut KbWriter,
-    templates: &'a Templates,
+    graph: &'a mut GraphWriter,
     ids: Ids,
     /// Nodes made from values, by node type and value in lower case.
     values: HashMap<(String, String), NodeId>,
@@ -268,21 +270,10 @@ struct Import<'a> {
     rejected: HashSet<(usize, u64)>,
     /// Node types for which some rows yielded no node.
     incomplete_types: BTreeSet<String>,
-    n_pushed: u64,
     /// Digest of the row from which each node was made, by node number.
     rows: Vec<u64>,
     /// Number of rows dropped because an earlier row with the same id has the same cells.
-    n_repeated: u64,
-}
-
-/// Result of writing the node of a row.
-enum Pushed {
-    /// The node was written.
-    Node,
-    /// The row is dropped, because an earlier row with the same id has the same cells.
-    Repeated,
-    /// The row has a fault.
-    Rejected(Fault),
+    n_repeated: &'a mut u64,
 }
 
 /// Returns a digest of the cells of a row, which is the same in every run.
@@ -297,6 +288,25 @@ fn digest_of(row: &Row) -> u64 {
 /// Reports progress; returns an error once the caller has set the stop flag.
 type ReportProgress<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
 
+/// Passes each row of a table, with its number (from 1), to `on_row`.
+fn each_row(
+    table: &Table,
+    problems: &mut Problems,
+    report: &mut ReportProgress<'_>,
+    on_row: &mut dyn FnMut(&mut Problems, u64, Row) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    report()?;
+    let mut n = 0;
+    table.each(problems, &mut |problems, row| {
+        n += 1;
+        if n % ROWS_PER_REPORT == 0 {
+            report()?;
+        }
+        on_row(problems, n, row)?;
+        Ok(true)
+    })
+}
+
 impl Import<'_> {
     /// Writes the nodes of a table.
     fn nodes(
@@ -305,32 +315,27 @@ impl Import<'_> {
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        report()?;
         let place = table.place();
         self.files.entry(spec.node_type.clone()).or_insert_with(|| table.label());
         let linking: HashSet<&str> =
             spec.relations.iter().map(|link| link.column.as_str()).collect();
-        let mut n = 0;
         // A duplicate id does not make the type incomplete, because its node exists.
         let (before, mut n_twice) = (problems.count(), 0);
-        table.each(problems, &mut |problems, row| {
-            n += 1;
-            if n % ROWS_PER_REPORT == 0 {
-                report()?;
-            }
-            match self.node(spec, n, &row, &linking)? {
-                Pushed::Node => {}
-                Pushed::Repeated => {
-                    self.rejected.insert((at, n));
-                    self.n_repeated += 1;
-                }
-                Pushed::Rejected(fault) => {
-                    self.rejected.insert((at, n));
+        each_row(table, problems, report, &mut |problems, n, row| {
+            let is_new = self.node(spec, n, &row, &linking).map_err(|error| {
+                error.map(|fault| {
                     n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
-                    problems.add(&place, row.line, fault.with_excerpt(&row.excerpt()));
+                    fault.with_excerpt(&row.excerpt())
+                })
+            });
+            match problems.ok(&place, row.line, is_new)? {
+                Some(true) => {}
+                repeated => {
+                    self.rejected.insert((at, n));
+                    *self.n_repeated += u64::from(repeated.is_some());
                 }
             }
-            Ok(true)
+            Ok(())
         })?;
         if problems.count() > before + n_twice {
             self.incomplete_types.insert(spec.node_type.clone());
@@ -338,48 +343,47 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Adds the problem of an edge. If the unknown node may be in a row that yielded no node, the
-    /// problem is a consequence of that row's problem.
-    fn add_problem(
+    /// Adds the problem of an edge to a node of one of the types, if it has a fault. If an unknown
+    /// node may be in a row that yielded no node, the problem is a consequence of that row's
+    /// problem.
+    fn check(
         &self,
+        edge: Result<(), LineError>,
         types: &[&str],
-        fault: Fault,
         (place, row): (&Path, &Row),
         problems: &mut Problems,
-    ) {
-        let follows = fault.kind == ProblemKind::UnknownNode
-            && types.iter().any(|node_type| self.incomplete_types.contains(*node_type));
-        problems.add_maybe_consequence(
-            follows,
-            place,
-            row.line,
-            fault.with_excerpt(&row.excerpt()),
-        );
+    ) -> Result<(), DatasetError> {
+        let edge = edge.map_err(|error| {
+            error.map(|fault| {
+                let follows = fault.kind == ProblemKind::UnknownNode
+                    && types.iter().any(|node_type| self.incomplete_types.contains(*node_type));
+                fault.with_excerpt(&row.excerpt()).following(follows)
+            })
+        });
+        problems.ok(place, row.line, edge).map(drop)
     }
 
-    /// Writes the node of the `n`-th row (from 1), unless the row repeats another row or has a
-    /// fault.
+    /// Writes the node of the `n`-th row (from 1); returns false, and writes nothing, if an earlier
+    /// row with the same id has the same cells.
     fn node(
         &mut self,
         spec: &NodesTable,
         n: u64,
         row: &Row,
         linking: &HashSet<&str>,
-    ) -> Result<Pushed, DatasetError> {
-        let fault = |fault| Ok(Pushed::Rejected(fault));
-        let Some(key) = key_of(spec, n, row) else {
+    ) -> Result<bool, LineError> {
+        let key = key_of(spec, n, row).ok_or_else(|| {
             let column = spec.id.as_deref().unwrap_or_default();
             let message = format!("the row has no id: column \"{column}\" is empty");
-            let hint = "give it one, or leave the row out";
-            return fault(Fault::new(ProblemKind::BadId, message, hint));
-        };
+            Fault::new(ProblemKind::BadId, message, "give it one, or leave the row out")
+        })?;
         if let Some(node) = self.ids.get(&spec.node_type, &key) {
             if self.rows.get(node as usize) == Some(&digest_of(row)) {
-                return Ok(Pushed::Repeated);
+                return Ok(false);
             }
             let message = format!("the {} \"{key}\" occurs twice", spec.node_type);
             let hint = "ids are unique within a type; keep one of the rows";
-            return fault(Fault::new(ProblemKind::DuplicateId, message, hint));
+            return Err(Fault::new(ProblemKind::DuplicateId, message, hint).into());
         }
         let name = spec.name.as_ref().and_then(|column| row.text(column));
         let details = details(spec, row, linking);
@@ -388,17 +392,14 @@ impl Import<'_> {
             name: name.as_deref().unwrap_or(&key),
             details: &details,
         };
-        let node = self.writer.n_nodes();
-        if let Some(of_content) = content.push(Some(&key), self.templates, self.writer)? {
-            return fault(of_content);
-        }
+        let node = self.graph.push_node(Some(&key), &content)?;
         self.ids.insert(&spec.node_type, &key, node);
         if !self.row_types.contains(&spec.node_type) {
             self.row_types.insert(spec.node_type.clone());
         }
         self.rows.resize(node as usize, 0);
         self.rows.push(digest_of(row));
-        Ok(Pushed::Node)
+        Ok(true)
     }
 
     /// Writes the edges from the nodes of a table to linked nodes and to nodes made from values.
@@ -408,65 +409,50 @@ impl Import<'_> {
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        report()?;
         let place = table.place();
-        let mut n = 0;
         // The first reading, for nodes, has reported the problems of rows.
         let mut reported_before = Problems::new(true);
-        table.each(&mut reported_before, &mut |_, row| {
-            n += 1;
-            if n % ROWS_PER_REPORT == 0 {
-                report()?;
-            }
+        each_row(table, &mut reported_before, report, &mut |_, n, row| {
             if self.rejected.contains(&(at, n)) {
-                return Ok(true);
+                return Ok(());
             }
             let key = key_of(spec, n, &row);
             let Some(source) = key.and_then(|key| self.ids.get(&spec.node_type, &key)) else {
-                return Ok(true);
+                return Ok(());
             };
             for Link { column, relation, to } in &spec.relations {
                 let separator = spec.lists.get(column).map(String::as_str);
                 for id in row.texts(column, separator) {
-                    let pushed = match self.find(to, &id) {
-                        Ok(target) => self.edge(source, relation, target)?,
-                        Err(fault) => Some(fault),
-                    };
-                    if let Some(fault) = pushed {
-                        self.add_problem(&[to], fault, (&place, &row), problems);
-                    }
+                    let target = self.find(to, &id).map_err(LineError::from);
+                    let edge =
+                        target.and_then(|target| self.graph.push_edge(source, relation, target));
+                    self.check(edge, &[to], (&place, &row), problems)?;
                 }
             }
             for (column, to) in &spec.values {
                 let separator = spec.lists.get(column).map(String::as_str);
+                let relation = value_relation(column);
                 for value in row.texts(column, separator) {
-                    let pushed = match self.value(to, &value)? {
-                        Ok(target) => self.edge(source, &value_relation(column), target)?,
-                        Err(fault) => Some(fault),
-                    };
-                    if let Some(fault) = pushed {
-                        self.add_problem(&[], fault, (&place, &row), problems);
-                    }
+                    let edge = self
+                        .value(to, &value)
+                        .and_then(|target| self.graph.push_edge(source, &relation, target));
+                    self.check(edge, &[], (&place, &row), problems)?;
                 }
             }
-            Ok(true)
+            Ok(())
         })
     }
 
-    /// Returns the node of type `to` made from a value, or the fault of the value. Writes the node
-    /// when the value occurs first.
-    fn value(&mut self, to: &str, value: &str) -> Result<Result<NodeId, Fault>, DatasetError> {
+    /// Returns the node of type `to` made from a value; writes it when the value occurs first.
+    fn value(&mut self, to: &str, value: &str) -> Result<NodeId, LineError> {
         let folded = (to.to_owned(), value.to_lowercase());
         if let Some(&known) = self.values.get(&folded) {
-            return Ok(Ok(known));
+            return Ok(known);
         }
-        let node = self.writer.n_nodes();
         let content = Content { node_type: to, name: value, details: &Map::new() };
-        if let Some(fault) = content.push(Some(value), self.templates, self.writer)? {
-            return Ok(Err(fault));
-        }
+        let node = self.graph.push_node(Some(value), &content)?;
         self.values.insert(folded, node);
-        Ok(Ok(node))
+        Ok(node)
     }
 
     /// Writes the edges of a table of edges.
@@ -477,23 +463,14 @@ impl Import<'_> {
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
     ) -> Result<(), DatasetError> {
-        report()?;
         let place = table.place();
-        let mut n = 0;
-        table.each(problems, &mut |problems, row| {
-            n += 1;
-            if n % ROWS_PER_REPORT == 0 {
-                report()?;
-            }
-            let pushed = match self.ends(spec, &row) {
-                Ok((source, relation, target)) => self.edge(source, &relation, target)?,
-                Err(fault) => Some(fault),
-            };
-            if let Some(fault) = pushed {
-                let types = [&spec.source, &spec.target].map(|end| end.node_type.as_str());
-                self.add_problem(&types, fault, (&place, &row), problems);
-            }
-            Ok(true)
+        each_row(table, problems, report, &mut |problems, _, row| {
+            let ends = self.ends(spec, &row).map_err(LineError::from);
+            let edge = ends.and_then(|(source, relation, target)| {
+                self.graph.push_edge(source, &relation, target)
+            });
+            let types = [&spec.source, &spec.target].map(|end| end.node_type.as_str());
+            self.check(edge, &types, (&place, &row), problems)
         })
     }
 
@@ -511,22 +488,6 @@ impl Import<'_> {
             (None, column) => cell(column.as_deref().unwrap_or_default())?,
         };
         Ok((end(&spec.source)?, relation, end(&spec.target)?))
-    }
-
-    /// Writes an edge; returns a fault if the name of the relation is invalid.
-    fn edge(
-        &mut self,
-        source: NodeId,
-        relation: &str,
-        target: NodeId,
-    ) -> Result<Option<Fault>, DatasetError> {
-        match self.writer.push_edge(source, relation, target) {
-            Ok(()) => {
-                self.n_pushed += 1;
-                Ok(None)
-            }
-            Err(error) => label_fault(error).map(Some),
-        }
     }
 
     /// Finds the node of a type with an id. An integer may end with `.0`, because some programs

@@ -10,7 +10,7 @@ use crate::{
     encoding::Encoding,
     error::{Fault, Problems},
     lines::{Line, Lines, MAX_LINE_BYTES},
-    neutral::{json_message, text_of},
+    neutral::json_message,
     tables::rows::{Row, RowHandler, is_empty},
 };
 
@@ -53,7 +53,7 @@ pub(super) fn each(
     }
     let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
     while let Some((line, text)) = lines.next()? {
-        let Some(text) = text_of(text, path, line, problems) else { continue };
+        let Some(text) = problems.ok(path, line, text.text())? else { continue };
         if text.trim_ascii().is_empty() {
             continue;
         }
@@ -135,7 +135,7 @@ fn each_of_array(
     let (mut is_open, mut is_over, mut last) = (false, false, 1);
     while let Some((line, text)) = lines.next()? {
         last = line;
-        let Some(text) = text_of(text, path, line, problems) else { continue };
+        let Some(text) = problems.ok(path, line, text.text())? else { continue };
         for c in text.chars().chain(['\n']) {
             if !is_open {
                 is_open = c == '[';

@@ -41,20 +41,16 @@ pub struct NodesTable {
     /// Path of the file, relative to the mapping file.
     pub file: String,
     /// Name of the table, if the file is a database.
-    #[serde(default)]
     pub table: Option<String>,
     /// Name of the nodes' type.
     #[serde(rename = "type")]
     pub node_type: String,
     /// Name of the column with the ids; `None` makes ids of type and row number, such as `paper-3`.
-    #[serde(default)]
     pub id: Option<String>,
     /// Name of the column with the names of the nodes; `None` uses the id as name.
-    #[serde(default)]
     pub name: Option<String>,
     /// Names of the columns that become fields; `None` uses all columns except those of the id, the
     /// name and the relations.
-    #[serde(default)]
     pub fields: Option<Vec<String>>,
     /// Separator of the list items in a cell, by column; only for columns whose cells hold several
     /// values.
@@ -92,17 +88,14 @@ pub struct EdgesTable {
     /// Path of the file, relative to the mapping file.
     pub file: String,
     /// Name of the table, if the file is a database.
-    #[serde(default)]
     pub table: Option<String>,
     /// Column and type of the edges' source nodes.
     pub source: End,
     /// Column and type of the edges' target nodes.
     pub target: End,
     /// Name of the relation of all edges. Exactly one of `relation` and `relation_column` is set.
-    #[serde(default)]
     pub relation: Option<String>,
     /// Name of the column with the relation of each edge.
-    #[serde(default)]
     pub relation_column: Option<String>,
     /// Number of the line in the mapping file at which the table begins (from 1); 0 without a
     /// mapping file.
@@ -137,7 +130,8 @@ impl Mapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// [`DatasetError::BadToml`] if the file is invalid, [`DatasetError::Io`] if it cannot be read.
+    /// [`DatasetError::BadInput`] if the file is invalid, [`DatasetError::Io`] if it cannot be
+    /// read.
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
@@ -146,8 +140,8 @@ impl Mapping {
             DatasetError::bad_toml(path, &text, &error, hint)
         })?;
         if parsed.nodes.is_empty() {
-            let message = "it has no [[nodes]]; name at least one table of nodes".to_owned();
-            return Err(DatasetError::BadToml { path: path.to_path_buf(), line: 0, message });
+            let message = "it has no [[nodes]]; name at least one table of nodes";
+            return Err(DatasetError::bad_input(path, message));
         }
         let nodes = parsed.nodes.into_iter().map(|table| {
             let line = line_at(&text, table.span().start);
@@ -174,9 +168,7 @@ impl Mapping {
              # leaves out other columns. `candidate_types` are the types of possible answers [default: all].\n",
         );
         for (key, value) in [("title", &self.title), ("licence", &self.licence)] {
-            if !value.is_empty() {
-                let _ = writeln!(text, "{key} = {}", quoted(value));
-            }
+            write_text(&mut text, key, Some(value).filter(|value| !value.is_empty()));
         }
         if self.candidate_types.is_empty() {
             let types = self.nodes.iter().take(1).map(|table| &table.node_type);
@@ -184,9 +176,7 @@ impl Mapping {
         } else {
             let _ = writeln!(text, "candidate_types = {}", list(&self.candidate_types));
         }
-        if let Some(encoding) = self.reading.encoding {
-            let _ = writeln!(text, "encoding = {}", quoted(encoding.name()));
-        }
+        write_text(&mut text, "encoding", self.reading.encoding.map(Encoding::name));
         if let Some(missing) = &self.reading.missing {
             let _ = writeln!(text, "missing = {}", list(missing));
         }
@@ -219,12 +209,17 @@ fn inline_table(columns: &BTreeMap<String, String>) -> String {
     format!("{{ {} }}", columns.iter().map(pair).collect::<Vec<_>>().join(", "))
 }
 
-/// Writes the first lines of a table's entry in a mapping file.
-fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
-    let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
-    if let Some(table) = table {
-        let _ = writeln!(text, "table = {}", quoted(table));
+/// Writes a line with a key and a text, if there is a text.
+fn write_text(out: &mut String, key: &str, text: Option<impl AsRef<str>>) {
+    if let Some(text) = text {
+        let _ = writeln!(out, "{key} = {}", quoted(text.as_ref()));
     }
+}
+
+/// Writes the first lines of a table's entry in a mapping file.
+fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&String>) {
+    let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
+    write_text(text, "table", table);
 }
 
 /// Returns the name of a file and, in a database, of its table, for display.
@@ -234,13 +229,10 @@ fn table_label(file: &str, table: Option<&str>) -> String {
 
 impl NodesTable {
     fn write(&self, text: &mut String) {
-        write_head(text, "nodes", &self.file, self.table.as_deref());
-        let _ = writeln!(text, "type = {}", quoted(&self.node_type));
-        for (key, column) in [("id", &self.id), ("name", &self.name)] {
-            if let Some(column) = column {
-                let _ = writeln!(text, "{key} = {}", quoted(column));
-            }
-        }
+        write_head(text, "nodes", &self.file, self.table.as_ref());
+        write_text(text, "type", Some(&self.node_type));
+        write_text(text, "id", self.id.as_ref());
+        write_text(text, "name", self.name.as_ref());
         if let Some(fields) = &self.fields {
             let _ = writeln!(text, "fields = {}", list(fields));
         }
@@ -287,17 +279,13 @@ impl NodesTable {
 
 impl EdgesTable {
     fn write(&self, text: &mut String) {
-        write_head(text, "edges", &self.file, self.table.as_deref());
+        write_head(text, "edges", &self.file, self.table.as_ref());
         for (key, end) in [("source", &self.source), ("target", &self.target)] {
             let (column, node_type) = (quoted(&end.column), quoted(&end.node_type));
             let _ = writeln!(text, "{key} = {{ column = {column}, type = {node_type} }}");
         }
-        let keys = [("relation", &self.relation), ("relation_column", &self.relation_column)];
-        for (key, value) in keys {
-            if let Some(value) = value {
-                let _ = writeln!(text, "{key} = {}", quoted(value));
-            }
-        }
+        write_text(text, "relation", self.relation.as_ref());
+        write_text(text, "relation_column", self.relation_column.as_ref());
     }
 
     fn describe(&self) -> String {

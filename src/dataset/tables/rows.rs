@@ -26,21 +26,10 @@ use crate::{
 
 /// Maximum number of columns (distinct keys) of a JSON table.
 const MAX_COLUMNS: usize = 10_000;
-/// File extensions of tables with delimiters.
-const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
-/// File extensions of tables with one JSON object per line.
-const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
-/// File extension of JSON; such a file is a table if it is an array of objects.
-const JSON: &str = "json";
-/// File extension of Parquet.
-const PARQUET: &str = "parquet";
-/// File extensions of SQLite databases.
-const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
-
 /// A table that can be read repeatedly.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     kind: Kind,
     reading: Reading,
     /// How the table's cells are cleaned; set once the first rows have been inspected.
@@ -120,17 +109,31 @@ pub(super) fn extension(path: &Path) -> String {
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
 
+/// How the tables of a file are stored.
+enum Format {
+    Delimited,
+    Json,
+    Parquet,
+    Database,
+}
+
+/// Returns the format of a file with tables, judged by its name or first bytes.
+fn format(path: &Path) -> Option<Format> {
+    match extension(path).as_str() {
+        "db" | "sqlite" | "sqlite3" => Some(Format::Database),
+        _ if sqlite::is_database(path) => Some(Format::Database),
+        "csv" | "tsv" | "tab" => Some(Format::Delimited),
+        "jsonl" | "ndjson" => Some(Format::Json),
+        "json" if json::is_array(path) => Some(Format::Json),
+        "parquet" => Some(Format::Parquet),
+        _ => None,
+    }
+}
+
 /// Whether a file is a supported table or database, judged by its name or first bytes; false for
 /// hidden files.
 pub(super) fn is_table(path: &Path) -> bool {
-    let extension = extension(path);
-    let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
-    let is_known = || {
-        known.into_iter().any(|of| *of == extension)
-            || (extension == JSON && json::is_array(path))
-            || sqlite::is_database(path)
-    };
-    !is_hidden(path) && is_known()
+    !is_hidden(path) && format(path).is_some()
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -155,8 +158,8 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
         "arrow" | "feather" => Some(
             "this format is not supported; convert the file to CSV, for instance with `duckdb`",
         ),
-        JSON if json::is_array(path) => None,
-        JSON => Some("not an array of objects; convert it with `jq -c '.[]' x.json > x.jsonl`"),
+        "json" if json::is_array(path) => None,
+        "json" => Some("not an array of objects; convert it with `jq -c '.[]' x.json > x.jsonl`"),
         "xlsx" | "xls" | "ods" => Some("spreadsheets are not supported; save each sheet as CSV"),
         "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
@@ -177,23 +180,22 @@ impl Table {
             cleaning: Rc::default(),
         };
         let encoding = || reading.encoding.map_or_else(|| Lines::encoding_of(path), Ok);
-        let extension = extension(path);
-        if DATABASES.contains(&extension.as_str()) || sqlite::is_database(path) {
-            let database = Rc::new(sqlite::Database::open(path)?);
-            let tables = database.tables()?.into_iter();
-            return Ok(tables.map(|table| of(Kind::Sqlite(database.clone(), table))).collect());
-        }
-        if DELIMITED.contains(&extension.as_str()) {
-            return Ok(vec![of(Kind::Delimited(encoding()?))]);
-        }
-        if JSON_LINES.contains(&extension.as_str()) || (extension == JSON && json::is_array(path)) {
-            return Ok(vec![of(Kind::Json(encoding()?))]);
-        }
-        if extension == PARQUET {
-            return Ok(vec![of(Kind::Parquet)]);
-        }
-        let other = "not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files";
-        Err(DatasetError::bad_input(path, unsupported_hint(path).unwrap_or(other)))
+        let kind = match format(path) {
+            Some(Format::Database) => {
+                let database = Rc::new(sqlite::Database::open(path)?);
+                let tables = database.tables()?.into_iter();
+                return Ok(tables.map(|table| of(Kind::Sqlite(database.clone(), table))).collect());
+            }
+            Some(Format::Delimited) => Kind::Delimited(encoding()?),
+            Some(Format::Json) => Kind::Json(encoding()?),
+            Some(Format::Parquet) => Kind::Parquet,
+            None => {
+                let other =
+                    "not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files";
+                return Err(DatasetError::bad_input(path, unsupported_hint(path).unwrap_or(other)));
+            }
+        };
+        Ok(vec![of(kind)])
     }
 
     /// Returns the table called `name` among `all` tables of a file or, if `name` is `None`, the
@@ -224,11 +226,6 @@ impl Table {
             Kind::Sqlite(_, table) => Some(table),
             _ => None,
         }
-    }
-
-    /// Returns the path of the table's file.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Returns the path of the table's file; in a database, followed by the name of the table. For

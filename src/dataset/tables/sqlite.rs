@@ -135,7 +135,33 @@ impl Database {
 
     /// Returns the keys that the schema declares for a table.
     pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys, DatasetError> {
-        declared(&self.connection, table).map_err(damaged(&self.path))
+        let read = || -> rusqlite::Result<DeclaredKeys> {
+            let columns = columns_of(&self.connection, table)?.into_iter();
+            let mut key: Vec<(u32, String)> = columns
+                .filter(|(_, place)| *place > 0)
+                .map(|(name, place)| (place, name))
+                .collect();
+            key.sort_unstable();
+            let mut statement = self.connection.prepare(
+                "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
+                 ORDER BY id DESC, seq",
+            )?;
+            let mut rows = statement.query([table])?;
+            let mut links: Vec<Reference> = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (seq, column): (u32, String) = (row.get(0)?, row.get(1)?);
+                match links.last_mut().filter(|_| seq > 0) {
+                    Some(reference) => reference.columns.push(column),
+                    None => links.push(Reference {
+                        columns: vec![column],
+                        table: row.get(2)?,
+                        target_column: row.get(3)?,
+                    }),
+                }
+            }
+            Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
+        };
+        read().map_err(damaged(&self.path))
     }
 
     /// Passes all rows of a table to `on_row`, ordered by row id or, if the table has none, by
@@ -203,28 +229,4 @@ fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(Str
         connection.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;
     let columns = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?;
     columns.collect()
-}
-
-fn declared(connection: &Connection, table: &str) -> rusqlite::Result<DeclaredKeys> {
-    let mut key: Vec<(u32, String)> = columns_of(connection, table)?
-        .into_iter()
-        .filter(|(_, place)| *place > 0)
-        .map(|(name, place)| (place, name))
-        .collect();
-    key.sort_unstable();
-    let mut statement = connection.prepare(
-        "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
-         ORDER BY id DESC, seq",
-    )?;
-    let columns = statement
-        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    let mut links: Vec<Reference> = Vec::new();
-    for column in columns {
-        let (seq, column, table, target_column): (u32, String, String, Option<String>) = column?;
-        match links.last_mut().filter(|_| seq > 0) {
-            Some(reference) => reference.columns.push(column),
-            None => links.push(Reference { columns: vec![column], table, target_column }),
-        }
-    }
-    Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
 }

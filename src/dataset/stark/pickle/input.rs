@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, io::Read, str};
 
-use super::{Limits, PickleError};
+use super::{Limits, PickleError, Value};
 
 /// Size of the read buffer, in bytes; texts that do not fit are collected separately.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -41,12 +41,9 @@ pub(super) enum Op {
     Pop,
     PopMark,
     Dup,
-    None,
-    Bool(bool),
-    Int(i64),
+    Plain(Value),
     /// An integer as text: more than 64 bits, or invalid digits.
     Digits(Box<str>),
-    Float(f64),
     Sized(Payload, u64),
     Line(Payload),
     /// Pushes an empty container.
@@ -56,7 +53,7 @@ pub(super) enum Op {
     /// Makes a tuple of this number of top values or, without a number, of the values above the
     /// last mark.
     Tuple(Option<usize>),
-    /// Adds the top values, chosen as for `Tuple`, to the container below.
+    /// Adds the top values, chosen as for `Tuple`, to the list or set below.
     Add(Option<usize>),
     /// Adds the top values, chosen as for `Tuple`, to the dict below: alternating keys and values.
     AddPairs(Option<usize>),
@@ -80,7 +77,8 @@ pub(super) struct Input<R> {
     end: usize,
     /// The last line, or the last text that did not fit into the buffer.
     long: Vec<u8>,
-    offset: u64,
+    /// Number of bytes consumed so far.
+    pub(super) offset: u64,
     limits: Limits,
 }
 
@@ -90,13 +88,12 @@ impl<R: Read> Input<R> {
         Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
     }
 
-    /// Returns the number of bytes consumed so far.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
-    }
-
     fn malformed(&self, reason: &'static str) -> PickleError {
         PickleError::Malformed { offset: self.offset, reason }
+    }
+
+    fn too_much(&self, limit: u64, unit: &'static str) -> PickleError {
+        PickleError::TooMuch { offset: self.offset, limit, unit }
     }
 
     /// Fills the buffer with at least one byte, if it is empty.
@@ -121,7 +118,7 @@ impl<R: Read> Input<R> {
         self.offset += n as u64;
         let limit = self.limits.file_bytes;
         if self.offset > limit {
-            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes" });
+            return Err(self.too_much(limit, "bytes"));
         }
         Ok(())
     }
@@ -144,8 +141,7 @@ impl<R: Read> Input<R> {
     /// Reads the next `n` bytes. Memory grows with the bytes that exist, not with `n`.
     pub(super) fn bytes(&mut self, n: u64) -> Result<&[u8], PickleError> {
         let limit = self.limits.string_bytes;
-        let offset = self.offset;
-        let too_much = PickleError::TooMuch { offset, limit, unit: "bytes in one text" };
+        let too_much = self.too_much(limit, "bytes in one text");
         let n = usize::try_from(n).ok().filter(|n| *n as u64 <= limit).ok_or(too_much)?;
         if n <= self.end - self.start {
             let start = self.start;
@@ -195,8 +191,7 @@ impl<R: Read> Input<R> {
             let found = here.iter().position(|byte| *byte == b'\n');
             let part = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
             if (self.long.len() + part.len()) as u64 > limit {
-                let unit = "bytes in one line";
-                return Err(PickleError::TooMuch { offset: self.offset, limit, unit });
+                return Err(self.too_much(limit, "bytes in one line"));
             }
             self.long.extend_from_slice(part);
             let n = part.len();
@@ -226,88 +221,79 @@ impl<R: Read> Input<R> {
     /// Reads the next opcode with its argument.
     pub(super) fn op(&mut self) -> Result<Op, PickleError> {
         let opcode = self.byte()?;
-        let sized = |payload, n: u64| Ok(Op::Sized(payload, n));
-        match opcode {
-            b'.' => Ok(Op::Stop),
-            b'(' => Ok(Op::Mark),
-            b'0' => Ok(Op::Pop),
-            b'1' => Ok(Op::PopMark),
-            b'2' => Ok(Op::Dup),
-            b'N' => Ok(Op::None),
-            0x88 => Ok(Op::Bool(true)),
-            0x89 => Ok(Op::Bool(false)),
+        Ok(match opcode {
+            b'.' => Op::Stop,
+            b'(' => Op::Mark,
+            b'0' => Op::Pop,
+            b'1' => Op::PopMark,
+            b'2' => Op::Dup,
+            b'N' => Op::Plain(Value::None),
+            0x88 => Op::Plain(Value::Bool(true)),
+            0x89 => Op::Plain(Value::Bool(false)),
             b'I' => match self.word()? {
-                "00" => Ok(Op::Bool(false)),
-                "01" => Ok(Op::Bool(true)),
-                digits => Ok(integer(digits)),
+                "00" => Op::Plain(Value::Bool(false)),
+                "01" => Op::Plain(Value::Bool(true)),
+                digits => integer(digits),
             },
             b'L' => {
                 let digits = self.word()?;
-                Ok(integer(digits.strip_suffix('L').unwrap_or(digits)))
+                integer(digits.strip_suffix('L').unwrap_or(digits))
             }
-            b'J' => Ok(Op::Int(i32::from_le_bytes(self.array()?).into())),
-            b'K' => Ok(Op::Int(self.byte()?.into())),
-            b'M' => Ok(Op::Int(u16::from_le_bytes(self.array()?).into())),
-            0x8a => {
-                let n = self.byte()?;
-                sized(Payload::Long, n.into())
-            }
-            0x8b => {
-                let n = u32::from_le_bytes(self.array()?);
-                sized(Payload::Long, n.into())
-            }
+            b'J' => Op::Plain(Value::Int(i32::from_le_bytes(self.array()?).into())),
+            b'K' => Op::Plain(Value::Int(self.byte()?.into())),
+            b'M' => Op::Plain(Value::Int(u16::from_le_bytes(self.array()?).into())),
+            0x8a => Op::Sized(Payload::Long, self.byte()?.into()),
+            0x8b => Op::Sized(Payload::Long, u32::from_le_bytes(self.array()?).into()),
             b'F' => {
                 let error = self.malformed("a float cannot be read");
-                Ok(Op::Float(self.number(error)?))
+                Op::Plain(Value::Float(self.number(error)?))
             }
-            b'G' => Ok(Op::Float(f64::from_be_bytes(self.array()?))),
-            b'V' => Ok(Op::Line(Payload::Escaped)),
-            b'X' => sized(Payload::Unicode, u32::from_le_bytes(self.array()?).into()),
-            0x8c => sized(Payload::Unicode, self.byte()?.into()),
-            0x8d => sized(Payload::Unicode, u64::from_le_bytes(self.array()?)),
-            b'T' => sized(Payload::Ascii, u32::from_le_bytes(self.array()?).into()),
-            b'U' => sized(Payload::Ascii, self.byte()?.into()),
-            b'B' => sized(Payload::Bytes, u32::from_le_bytes(self.array()?).into()),
-            b'C' => sized(Payload::Bytes, self.byte()?.into()),
-            0x8e | 0x96 => sized(Payload::Bytes, u64::from_le_bytes(self.array()?)),
-            b']' => Ok(Op::Empty(Shape::List)),
-            b'}' => Ok(Op::Empty(Shape::Dict)),
-            0x8f => Ok(Op::Empty(Shape::Set)),
-            b'l' => Ok(Op::Collect(Shape::List)),
-            b'd' => Ok(Op::Collect(Shape::Dict)),
-            0x91 => Ok(Op::Collect(Shape::Set)),
-            b't' => Ok(Op::Tuple(None)),
-            b')' => Ok(Op::Tuple(Some(0))),
-            0x85..=0x87 => Ok(Op::Tuple(Some(usize::from(opcode - 0x84)))),
-            b'a' => Ok(Op::Add(Some(1))),
-            b'e' | 0x90 => Ok(Op::Add(None)),
-            b's' => Ok(Op::AddPairs(Some(2))),
-            b'u' => Ok(Op::AddPairs(None)),
-            b'p' => Ok(Op::Put(self.slot()?)),
-            b'q' => Ok(Op::Put(self.byte()?.into())),
-            b'r' => Ok(Op::Put(u32::from_le_bytes(self.array()?))),
-            b'g' => Ok(Op::Get(self.slot()?)),
-            b'h' => Ok(Op::Get(self.byte()?.into())),
-            b'j' => Ok(Op::Get(u32::from_le_bytes(self.array()?))),
-            0x94 => Ok(Op::Memoize),
+            b'G' => Op::Plain(Value::Float(f64::from_be_bytes(self.array()?))),
+            b'V' => Op::Line(Payload::Escaped),
+            b'X' => Op::Sized(Payload::Unicode, u32::from_le_bytes(self.array()?).into()),
+            0x8c => Op::Sized(Payload::Unicode, self.byte()?.into()),
+            0x8d => Op::Sized(Payload::Unicode, u64::from_le_bytes(self.array()?)),
+            b'T' => Op::Sized(Payload::Ascii, u32::from_le_bytes(self.array()?).into()),
+            b'U' => Op::Sized(Payload::Ascii, self.byte()?.into()),
+            b'B' => Op::Sized(Payload::Bytes, u32::from_le_bytes(self.array()?).into()),
+            b'C' => Op::Sized(Payload::Bytes, self.byte()?.into()),
+            0x8e | 0x96 => Op::Sized(Payload::Bytes, u64::from_le_bytes(self.array()?)),
+            b']' => Op::Empty(Shape::List),
+            b'}' => Op::Empty(Shape::Dict),
+            0x8f => Op::Empty(Shape::Set),
+            b'l' => Op::Collect(Shape::List),
+            b'd' => Op::Collect(Shape::Dict),
+            0x91 => Op::Collect(Shape::Set),
+            b't' => Op::Tuple(None),
+            b')' => Op::Tuple(Some(0)),
+            0x85..=0x87 => Op::Tuple(Some(usize::from(opcode - 0x84))),
+            b'a' => Op::Add(Some(1)),
+            b'e' | 0x90 => Op::Add(None),
+            b's' => Op::AddPairs(Some(2)),
+            b'u' => Op::AddPairs(None),
+            b'p' => Op::Put(self.slot()?),
+            b'q' => Op::Put(self.byte()?.into()),
+            b'r' => Op::Put(u32::from_le_bytes(self.array()?)),
+            b'g' => Op::Get(self.slot()?),
+            b'h' => Op::Get(self.byte()?.into()),
+            b'j' => Op::Get(u32::from_le_bytes(self.array()?)),
+            0x94 => Op::Memoize,
             b'c' => {
-                let mut name = self.word()?.to_owned();
-                name.push('.');
-                name.push_str(self.word()?);
-                Ok(Op::Global(name))
+                let module = self.word()?.to_owned();
+                Op::Global(format!("{module}.{}", self.word()?))
             }
-            0x93 => Ok(Op::StackGlobal),
-            b'R' => Ok(Op::Reduce),
-            b'b' => Ok(Op::Build),
-            b'Q' => Ok(Op::Persistent),
+            0x93 => Op::StackGlobal,
+            b'R' => Op::Reduce,
+            b'b' => Op::Build,
+            b'Q' => Op::Persistent,
             0x80 => match self.byte()? {
-                0..=5 => Ok(Op::Nothing),
-                _ => Err(self.malformed("the protocol is above 5")),
+                0..=5 => Op::Nothing,
+                _ => return Err(self.malformed("the protocol is above 5")),
             },
             // The length of a frame is only a hint for reading ahead; ignored.
-            0x95 => self.array::<8>().map(|_| Op::Nothing),
-            opcode => Err(PickleError::Opcode { offset: self.offset, opcode }),
-        }
+            0x95 => self.array::<8>().map(|_| Op::Nothing)?,
+            opcode => return Err(PickleError::Opcode { offset: self.offset, opcode }),
+        })
     }
 }
 
@@ -327,8 +313,7 @@ pub(super) fn count_fetches<R: Read>(
                 *count = count.saturating_add(1);
                 let limit = input.limits.memory_bytes;
                 if fetches.len() as u64 * SLOT_BYTES > limit {
-                    let (offset, unit) = (input.offset, "bytes of memo");
-                    return Err(PickleError::TooMuch { offset, limit, unit });
+                    return Err(input.too_much(limit, "bytes of memo"));
                 }
             }
             _ => {}
@@ -338,5 +323,5 @@ pub(super) fn count_fetches<R: Read>(
 
 /// Parses an integer; returns the text as [`Op::Digits`] if it is invalid or exceeds 64 bits.
 fn integer(digits: &str) -> Op {
-    digits.parse().map_or_else(|_| Op::Digits(digits.into()), Op::Int)
+    digits.parse().map_or_else(|_| Op::Digits(digits.into()), |n| Op::Plain(Value::Int(n)))
 }

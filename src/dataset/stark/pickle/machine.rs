@@ -129,7 +129,7 @@ impl<'a> Machine<'a> {
         let mut input = Input::new(open()?, limits);
         loop {
             let op = input.op()?;
-            machine.offset = input.offset();
+            machine.offset = input.offset;
             if op == Op::Stop {
                 return machine.stop().map(Some);
             }
@@ -153,14 +153,11 @@ impl<'a> Machine<'a> {
                 Some(Item::Done(part)) => self.push(Item::Done(part.clone()))?,
                 _ => return Err(self.malformed("cannot duplicate an incomplete value")),
             },
-            Op::None => self.push_plain(Value::None)?,
-            Op::Bool(value) => self.push_plain(Value::Bool(value))?,
-            Op::Int(value) => self.push_plain(Value::Int(value))?,
+            Op::Plain(value) => self.push_plain(value)?,
             Op::Digits(digits) => {
                 let value = printed::decimal(&digits);
                 self.push_plain(value.ok_or(PickleError::Integer { offset: self.offset })?)?;
             }
-            Op::Float(value) => self.push_plain(Value::Float(value))?,
             Op::Sized(payload, n) => {
                 let value = decode(payload, input.bytes(n)?);
                 self.push_plain(value.ok_or(PickleError::Integer { offset: self.offset })?)?;
@@ -182,14 +179,8 @@ impl<'a> Machine<'a> {
                 let part = self.nested(value, depth, weight + VALUE_BYTES)?;
                 self.push(Item::Done(part))?;
             }
-            Op::Add(n) => {
-                let parts = self.pop_parts(n)?;
-                return self.put_in(parts, false);
-            }
-            Op::AddPairs(n) => {
-                let parts = self.pop_parts(n)?;
-                return self.put_in(parts, true);
-            }
+            Op::Add(n) => return self.pop_parts(n).and_then(|parts| self.put_in(parts, false)),
+            Op::AddPairs(n) => return self.pop_parts(n).and_then(|parts| self.put_in(parts, true)),
             Op::Put(slot) => self.put(slot)?,
             Op::Memoize => self.put(self.n_puts)?,
             Op::Get(slot) => self.get(slot)?,
@@ -229,11 +220,15 @@ impl<'a> Machine<'a> {
         PickleError::Malformed { offset: self.offset, reason }
     }
 
+    fn too_much(&self, limit: u64, unit: &'static str) -> PickleError {
+        PickleError::TooMuch { offset: self.offset, limit, unit }
+    }
+
     fn hold(&mut self, weight: u64) -> Result<(), PickleError> {
         self.weight_held = self.weight_held.saturating_add(weight);
         let limit = self.limits.memory_bytes;
         if self.weight_held > limit {
-            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
+            return Err(self.too_much(limit, "bytes held"));
         }
         Ok(())
     }
@@ -283,8 +278,7 @@ impl<'a> Machine<'a> {
     fn nested(&self, value: Value, depth: u32, weight: u64) -> Result<Part, PickleError> {
         let limit = self.limits.depth;
         if depth >= limit {
-            let unit = "levels of nesting";
-            return Err(PickleError::TooMuch { offset: self.offset, limit: limit.into(), unit });
+            return Err(self.too_much(limit.into(), "levels of nesting"));
         }
         Ok(Part { value, depth: depth + 1, weight })
     }
@@ -537,7 +531,7 @@ impl<'a> Machine<'a> {
         let (n, depth) = (array.n_values(), array.depth());
         let values = n.saturating_mul(VALUE_BYTES).saturating_add(weight);
         if self.weight_held.saturating_add(values) > limit {
-            return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
+            return Err(self.too_much(limit, "bytes held"));
         }
         Ok((array.to_lists().ok_or_else(bad)?, depth, values))
     }
