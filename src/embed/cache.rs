@@ -25,7 +25,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{EmbedCost, EmbedError, Embedder, Matrix};
+use crate::{EmbedCost, EmbedError, Embedder, Key, Matrix, key};
 
 /// Maximum size of the file of document vectors of one embedder, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
@@ -38,9 +38,6 @@ const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
 const CHECK_BYTES: usize = 8;
 /// Maximum length of the readable part of a cache file's name, in characters.
 const MAX_NAME_CHARS: usize = 80;
-
-/// First 16 bytes of the BLAKE3 hash of a text.
-type Key = [u8; 16];
 
 /// Description of a cache file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,12 +88,17 @@ pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
 pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     let files = files(dir)?;
     for file in &files {
-        match fs::remove_file(dir.join(format!("{}.{}", file.name, file.kind))) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove(&dir.join(format!("{}.{}", file.name, file.kind)))?;
     }
     Ok(files)
+}
+
+/// Removes a file; does nothing if it does not exist.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Returns the number of records in a cache file, computed from the file's length; 0 if the file
@@ -143,12 +145,7 @@ impl CachedEmbedder {
     pub fn forget(embedder: &dyn Embedder, dir: &Path) -> Result<(), EmbedError> {
         for kind in Kind::ALL {
             let path = kind.file(dir, embedder.fingerprint());
-            match fs::remove_file(&path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(EmbedError::Io { path, source });
-                }
-                _ => {}
-            }
+            remove(&path).map_err(|source| EmbedError::Io { path, source })?;
         }
         Ok(())
     }
@@ -350,10 +347,6 @@ impl Kind {
             Kind::Query => "queries",
         }
     }
-}
-
-fn key(text: &str) -> Key {
-    first_bytes(blake3::hash(text.as_bytes()))
 }
 
 fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {

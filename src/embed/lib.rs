@@ -283,3 +283,33 @@ pub enum EmbedError {
     #[error("training of the embedder was interrupted")]
     Interrupted,
 }
+
+/// First 16 bytes of the BLAKE3 hash of a text.
+type Key = [u8; 16];
+
+fn key(text: &str) -> Key {
+    *blake3::hash(text.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 16])
+}
+
+/// Splits items into batches of at most `max_items` items and `max_cost` in all; `cost` returns the
+/// cost of an item. A single item that costs more is a batch by itself.
+fn batches<T>(
+    items: &[T],
+    (max_items, max_cost): (usize, usize),
+    cost: impl Fn(&T) -> usize,
+) -> Vec<&[T]> {
+    let mut batches = Vec::new();
+    let (mut start, mut spent) = (0, 0);
+    for (at, item) in items.iter().enumerate() {
+        let cost = cost(item);
+        if at > start && (at - start == max_items || spent + cost > max_cost) {
+            batches.push(&items[start..at]);
+            (start, spent) = (at, 0);
+        }
+        spent += cost;
+    }
+    if start < items.len() {
+        batches.push(&items[start..]);
+    }
+    batches
+}

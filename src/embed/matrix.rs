@@ -118,24 +118,6 @@ pub fn dot(left: &[f32], right: &[f32]) -> f32 {
     dot_lanes(left, right)
 }
 
-#[inline(always)]
-fn dot_lanes(left: &[f32], right: &[f32]) -> f32 {
-    let len = left.len().min(right.len());
-    let (left_chunks, left_rest) = left[..len].as_chunks::<LANES>();
-    let (right_chunks, right_rest) = right[..len].as_chunks::<LANES>();
-    let mut sums = [0.0f32; LANES];
-    for (a, b) in left_chunks.iter().zip(right_chunks) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let mut rest = 0.0;
-    for (a, b) in left_rest.iter().zip(right_rest) {
-        rest += a * b;
-    }
-    fold_lanes(sums) + rest
-}
-
 /// Returns the dot product of two vectors; each element of `bytes` is a little-endian `f32`, as in
 /// a mapped file.
 ///
@@ -150,20 +132,29 @@ pub fn dot_le(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     dot_le_lanes(bytes, right)
 }
 
-#[inline(always)]
+fn dot_lanes(left: &[f32], right: &[f32]) -> f32 {
+    sum_lanes(left, right, |value| value)
+}
+
 fn dot_le_lanes(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
-    let len = bytes.len().min(right.len());
-    let (left_chunks, left_rest) = bytes[..len].as_chunks::<LANES>();
+    sum_lanes(bytes, right, f32::from_le_bytes)
+}
+
+/// Returns the dot product of the numbers that `read` makes of `left`, and `right`.
+#[inline(always)]
+fn sum_lanes<T: Copy>(left: &[T], right: &[f32], read: impl Fn(T) -> f32) -> f32 {
+    let len = left.len().min(right.len());
+    let (left_chunks, left_rest) = left[..len].as_chunks::<LANES>();
     let (right_chunks, right_rest) = right[..len].as_chunks::<LANES>();
     let mut sums = [0.0f32; LANES];
     for (a, b) in left_chunks.iter().zip(right_chunks) {
         for lane in 0..LANES {
-            sums[lane] += f32::from_le_bytes(a[lane]) * b[lane];
+            sums[lane] += read(a[lane]) * b[lane];
         }
     }
     let mut rest = 0.0;
     for (a, b) in left_rest.iter().zip(right_rest) {
-        rest += f32::from_le_bytes(*a) * b;
+        rest += read(*a) * b;
     }
     fold_lanes(sums) + rest
 }

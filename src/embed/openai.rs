@@ -218,20 +218,7 @@ fn beginning(text: &str, bytes: usize) -> &str {
 /// Splits texts into batches of at most [`MAX_BATCH_TEXTS`] texts and [`MAX_BATCH_BYTES`] bytes; a
 /// single text with more bytes is a batch by itself.
 fn batches<'a, 'b>(texts: &'b [&'a str]) -> Vec<&'b [&'a str]> {
-    let mut batches = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (at, text) in texts.iter().enumerate() {
-        let is_full = at - start == MAX_BATCH_TEXTS || bytes + text.len() > MAX_BATCH_BYTES;
-        if at > start && is_full {
-            batches.push(&texts[start..at]);
-            (start, bytes) = (at, 0);
-        }
-        bytes += text.len();
-    }
-    if start < texts.len() {
-        batches.push(&texts[start..]);
-    }
-    batches
+    crate::batches(texts, (MAX_BATCH_TEXTS, MAX_BATCH_BYTES), |text| text.len())
 }
 
 impl Embedder for OpenAiEmbedder {

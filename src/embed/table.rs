@@ -20,7 +20,7 @@ use std::{
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::{EmbedError, Embedder, Matrix};
+use crate::{EmbedError, Embedder, Key, Matrix, key};
 use agent_ground::files;
 
 /// Maximum number of queries in a table.
@@ -32,16 +32,6 @@ const MAX_SHOWN_CHARS: usize = 100;
 const ROUNDING: f64 = 1e-2;
 /// Supported version of the file format.
 const FORMAT: &str = "1";
-
-/// First 16 bytes of the BLAKE3 hash of a query.
-type Key = [u8; 16];
-
-fn key(text: &str) -> Key {
-    let hash = blake3::hash(text.trim().as_bytes());
-    let mut key = Key::default();
-    key.copy_from_slice(&hash.as_bytes()[..size_of::<Key>()]);
-    key
-}
 
 /// Whether two vectors differ by at most [`ROUNDING`] of the norm of `one`; two vectors that a
 /// service returns for the same text may differ so much.
@@ -85,7 +75,7 @@ impl QueryTableBuilder {
         if self.rows.len() == MAX_QUERIES {
             return wrong("queries", &format!("at most {MAX_QUERIES}"), "more".to_owned());
         }
-        match self.rows.entry(key(query)) {
+        match self.rows.entry(key(query.trim())) {
             Entry::Vacant(place) => {
                 place.insert(vector);
                 Ok(true)
@@ -222,7 +212,7 @@ impl Embedder for QueryTable {
     /// [`EmbedError::NotImported`] if the query was not imported.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let keys = self.map.get(self.keys.clone()).unwrap_or_default();
-        let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text));
+        let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text.trim()));
         let row = found.ok().and_then(|at| {
             let vectors = self.map.get(self.vectors.clone())?;
             vectors.get(at * self.dim * 4..(at + 1) * self.dim * 4)

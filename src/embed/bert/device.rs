@@ -26,7 +26,8 @@ const WAITING_PORTIONS: usize = 2;
 pub(super) struct DeviceModel {
     encoder: Encoder,
     name: String,
-    pooling: gpu::encoder::Pooling,
+    /// Whether the vector of a text is its first row, instead of the mean of its rows.
+    first_only: bool,
     hidden: usize,
 }
 
@@ -60,14 +61,16 @@ impl DeviceModel {
                 Activation::Identity => return Ok(None),
             },
         };
-        let pooling = match pooling {
-            Pooling::Mean => gpu::encoder::Pooling::Mean,
-            Pooling::First => gpu::encoder::Pooling::First,
+        let first_only = match pooling {
+            Pooling::Mean => false,
+            Pooling::First => true,
             Pooling::Last => return Ok(None),
         };
         let name = device.name().to_owned();
         match Encoder::new(device, sizes, &tensors.for_device()?) {
-            Ok(encoder) => Ok(Some(DeviceModel { encoder, name, pooling, hidden: shape.hidden })),
+            Ok(encoder) => {
+                Ok(Some(DeviceModel { encoder, name, first_only, hidden: shape.hidden }))
+            }
             Err(error) => {
                 gpu::give_up(error)?;
                 Ok(None)
@@ -124,7 +127,7 @@ impl DeviceModel {
             let n = rest.iter().take_while(fits).count().max(1);
             let (pass, later) = rest.split_at(n);
             let sequences: Vec<&[u32]> = pass.iter().map(|&text| &pieces[text].ids[..]).collect();
-            let pooled = self.encoder.embed(&sequences, self.pooling)?;
+            let pooled = self.encoder.embed(&sequences, self.first_only)?;
             for (&text, vector) in pass.iter().zip(pooled.chunks_exact(self.hidden)) {
                 vectors[text * self.hidden..][..self.hidden].copy_from_slice(vector);
             }

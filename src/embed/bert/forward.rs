@@ -12,9 +12,10 @@
 use crate::bert::{
     config::Shape,
     kernels::{Activation, Addend, Isa, Packed, Rows, RowsMut, exp_rows, layer_norm, matmul},
-    weights::{Layer, Linear, Weights, Words},
+    weights::{Linear, Weights, Words},
     word_pieces::WordPieces,
 };
+use crate::gpu::encoder::Layer;
 
 /// Number of tokens of a text whose attention to all its tokens is in memory at once.
 const QUERY_ROWS: usize = 32;
@@ -72,7 +73,7 @@ pub(super) fn encode<'a>(
         return None;
     }
     let norm = &weights.norm;
-    layer_norm(isa, &mut scratch.rows, &norm.weight, &norm.bias, shape.epsilon);
+    layer_norm(isa, &mut scratch.rows, &norm.scale, &norm.shift, shape.epsilon);
     for layer in &weights.layers {
         run(isa, shape, layer, texts, n, scratch);
     }
@@ -83,7 +84,7 @@ pub(super) fn encode<'a>(
 fn run(
     isa: Isa,
     shape: &Shape,
-    layer: &Layer,
+    layer: &Layer<Linear>,
     texts: &[&WordPieces],
     n: usize,
     scratch: &mut Scratch,
@@ -108,12 +109,12 @@ fn run(
     let to = (&mut scratch.rows[..], hidden);
     linear((&scratch.gathered, hidden), &layer.attention_out, true, none, to);
     let norm = &layer.attention_norm;
-    layer_norm(isa, &mut scratch.rows, &norm.weight, &norm.bias, shape.epsilon);
+    layer_norm(isa, &mut scratch.rows, &norm.scale, &norm.shift, shape.epsilon);
     let to = (&mut scratch.inner[..], inner);
     linear((&scratch.rows, hidden), &layer.inner, false, shape.activation, to);
     let to = (&mut scratch.rows[..], hidden);
     linear((&scratch.inner, inner), &layer.out, true, none, to);
-    layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
+    layer_norm(isa, &mut scratch.rows, &layer.norm.scale, &layer.norm.shift, shape.epsilon);
 }
 
 /// Computes attention, head by head, among the tokens of one text, whose rows begin at `start`.

@@ -56,7 +56,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use crate::{
-    EmbedError, Embedder, EmbedderOptions, Matrix,
+    EmbedError, Embedder, EmbedderOptions, Matrix, batches,
     bert::{
         config::{Architecture, Settings, unusable},
         device::DeviceModel,
@@ -198,26 +198,6 @@ impl BertEncoder {
         texts.par_iter().map(|text| Ok(cutter.cut("", text)?.ids.len())).collect()
     }
 
-    /// Embeds the tokens of each text for late interaction: returns one `[tokens, dim]` matrix per
-    /// text, with a row of norm 1 per token, in the order of the tokens. Special tokens are left
-    /// out, and no prompt is added. The matrix of a text without tokens has no rows.
-    ///
-    /// # Errors
-    /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
-    pub fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
-        let dim = self.dim();
-        let of_text = |pieces: &WordPieces, rows: &[f32]| {
-            let tokens = rows.chunks_exact(dim).zip(&pieces.special);
-            let own = tokens.filter(|(_, special)| !**special).map(|(row, _)| row);
-            let mut data: Vec<f32> = own.flatten().copied().collect();
-            for row in data.chunks_exact_mut(dim) {
-                self.scale(row)?;
-            }
-            Matrix::new(data.len() / dim, dim, data)
-        };
-        self.embed("", texts, of_text)
-    }
-
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
         let ready = self.ready()?;
@@ -296,7 +276,8 @@ impl BertEncoder {
         // Long texts first, so that no thread gets a long text at the end.
         let mut order: Vec<usize> = (0..pieces.len()).collect();
         order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
-        let batches = batches(&order, |text| pieces[text].ids.len());
+        let limits = (usize::MAX, BATCH_TOKENS);
+        let batches = batches(&order, limits, |text| pieces[*text].ids.len());
         let embedded: Vec<Vec<T>> = batches
             .par_iter()
             .map_init(Scratch::default, |scratch, batch| {
@@ -396,25 +377,6 @@ fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile
     format!("bert1-{}", &hasher.finalize().to_hex()[..32])
 }
 
-/// Splits `order`, indexes of texts, into batches of at most [`BATCH_TOKENS`] tokens; `cost`
-/// returns the number of tokens of a text. A text with more tokens is a batch by itself.
-fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
-    let mut batches = Vec::new();
-    let (mut start, mut spent) = (0, 0);
-    for (at, item) in order.iter().enumerate() {
-        let cost = cost(*item);
-        if at > start && spent + cost > BATCH_TOKENS {
-            batches.push(&order[start..at]);
-            (start, spent) = (at, 0);
-        }
-        spent += cost;
-    }
-    if start < order.len() {
-        batches.push(&order[start..]);
-    }
-    batches
-}
-
 impl Embedder for BertEncoder {
     fn dim(&self) -> usize {
         self.settings.shape.hidden
@@ -464,8 +426,23 @@ impl Embedder for BertEncoder {
         Ok(self.embed_pooled(prompt, &[text])?.into_data())
     }
 
+    /// Embeds the tokens of each text for late interaction. Special tokens are left out, and no
+    /// prompt is added.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
-        BertEncoder::embed_tokens(self, texts)
+        let dim = self.dim();
+        let of_text = |pieces: &WordPieces, rows: &[f32]| {
+            let tokens = rows.chunks_exact(dim).zip(&pieces.special);
+            let own = tokens.filter(|(_, special)| !**special).map(|(row, _)| row);
+            let mut data: Vec<f32> = own.flatten().copied().collect();
+            for row in data.chunks_exact_mut(dim) {
+                self.scale(row)?;
+            }
+            Matrix::new(data.len() / dim, dim, data)
+        };
+        self.embed("", texts, of_text)
     }
 
     fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {

@@ -19,13 +19,13 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
 
-use crate::gpu::encoder;
 use crate::{
     EmbedError,
     bert::{
         config::{MAX_WIDTH, Shape, unusable},
         kernels::Packed,
     },
+    gpu::encoder::{self, Layer, Norm},
 };
 
 /// Maximum size of the file of weights, in bytes.
@@ -39,23 +39,6 @@ pub(super) struct Linear {
     pub(super) bias: Vec<f32>,
 }
 
-/// Weights of a layer norm.
-pub(super) struct Norm {
-    pub(super) weight: Vec<f32>,
-    pub(super) bias: Vec<f32>,
-}
-
-/// Weights of one layer of the transformer.
-pub(super) struct Layer {
-    /// Linear layers of queries, keys and values, side by side: `[hidden, 3 hidden]`.
-    pub(super) attention: Linear,
-    pub(super) attention_out: Linear,
-    pub(super) attention_norm: Norm,
-    pub(super) inner: Linear,
-    pub(super) out: Linear,
-    pub(super) norm: Norm,
-}
-
 /// All weights except the word-piece embeddings.
 pub(super) struct Weights {
     /// Position embeddings: `[positions, hidden]`.
@@ -63,7 +46,7 @@ pub(super) struct Weights {
     /// Token-type embeddings: `[types, hidden]`.
     pub(super) types: Vec<f32>,
     pub(super) norm: Norm,
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<Layer<Linear>>,
 }
 
 /// Location of the word-piece embeddings in the file.
@@ -80,22 +63,14 @@ impl Words {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();
         let Some(bytes) = bytes.chunks_exact(size).nth(id as usize) else { return false };
+        let (twos, fours) = (bytes.as_chunks::<2>().0.iter(), bytes.as_chunks::<4>().0.iter());
+        let numbers = row.iter_mut();
         match self.kind {
-            DType::F32 => {
-                let values =
-                    bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
-                row.iter_mut().zip(values).for_each(|(number, value)| *number = value);
-            }
+            DType::F32 => numbers.zip(fours).for_each(|(n, value)| *n = f32::from_le_bytes(*value)),
             DType::F16 => {
-                let values =
-                    bytes.as_chunks::<2>().0.iter().map(|value| f16::from_le_bytes(*value));
-                row.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_f32());
+                numbers.zip(twos).for_each(|(n, value)| *n = f16::from_le_bytes(*value).to_f32());
             }
-            _ => {
-                let values =
-                    bytes.as_chunks::<2>().0.iter().map(|value| bf16::from_le_bytes(*value));
-                row.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_f32());
-            }
+            _ => numbers.zip(twos).for_each(|(n, value)| *n = bf16::from_le_bytes(*value).to_f32()),
         }
         true
     }
@@ -181,7 +156,13 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
     pub(super) fn load(&self) -> Result<Weights, EmbedError> {
-        let layers = (0..self.shape.layers).into_par_iter().map(|layer| self.layer(layer));
+        let linear = |names: &[String], inputs: usize| {
+            let encoder::Linear { weight: rows, bias } = self.side_by_side(names)?;
+            let mut weight = Packed::default();
+            weight.transposed(&rows, inputs, bias.len(), inputs);
+            Ok(Linear { weight, bias })
+        };
+        let layers = (0..self.shape.layers).into_par_iter().map(|at| self.layer(at, linear));
         Ok(Weights {
             positions: self.numbers("embeddings.position_embeddings.weight")?,
             types: self.numbers("embeddings.token_type_embeddings.weight")?,
@@ -195,77 +176,56 @@ impl<'a> Tensors<'a> {
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
     pub(super) fn for_device(&self) -> Result<encoder::Weights, EmbedError> {
-        let norm = |name: &str| {
-            let Norm { weight, bias } = self.norm(name)?;
-            Ok::<_, EmbedError>(encoder::Norm { scale: weight, shift: bias })
-        };
-        let linear = |names: &[&str]| {
-            let (weight, bias) = self.side_by_side(names)?;
-            Ok::<_, EmbedError>(encoder::Linear { weight, bias })
-        };
-        let layer = |layer: usize| {
-            let name = |name: &str| format!("encoder.layer.{layer}.{name}");
-            let attention =
-                ["query", "key", "value"].map(|part| name(&format!("attention.self.{part}")));
-            Ok(encoder::Layer {
-                attention: linear(&attention.each_ref().map(String::as_str))?,
-                attention_out: linear(&[&name("attention.output.dense")])?,
-                attention_norm: norm(&name("attention.output.LayerNorm"))?,
-                inner: linear(&[&name("intermediate.dense")])?,
-                out: linear(&[&name("output.dense")])?,
-                norm: norm(&name("output.LayerNorm"))?,
-            })
-        };
+        let linear = |names: &[String], _| self.side_by_side(names);
         let mut segment = self.numbers("embeddings.token_type_embeddings.weight")?;
         segment.truncate(self.shape.hidden);
         Ok(encoder::Weights {
             words: self.numbers(WORDS)?,
             positions: self.numbers("embeddings.position_embeddings.weight")?,
             segment,
-            norm: norm("embeddings.LayerNorm")?,
-            layers: (0..self.shape.layers).map(layer).collect::<Result<_, EmbedError>>()?,
+            norm: self.norm("embeddings.LayerNorm")?,
+            layers: (0..self.shape.layers)
+                .map(|at| self.layer(at, linear))
+                .collect::<Result<_, EmbedError>>()?,
         })
     }
 
-    fn layer(&self, layer: usize) -> Result<Layer, EmbedError> {
+    /// Reads layer number `at`; `linear` returns the linear layers of these names, each with that
+    /// number of inputs, side by side as one.
+    fn layer<L>(
+        &self,
+        at: usize,
+        linear: impl Fn(&[String], usize) -> Result<L, EmbedError>,
+    ) -> Result<Layer<L>, EmbedError> {
         let Shape { hidden, inner, .. } = *self.shape;
-        let name = |name: &str| format!("encoder.layer.{layer}.{name}");
-        let [query, key, value] =
-            ["query", "key", "value"].map(|part| format!("attention.self.{part}"));
+        let name = |name: &str| format!("encoder.layer.{at}.{name}");
+        let attention =
+            ["query", "key", "value"].map(|part| name(&format!("attention.self.{part}")));
         Ok(Layer {
-            attention: self.linear(&[name(&query), name(&key), name(&value)], hidden)?,
-            attention_out: self.linear(&[name("attention.output.dense")], hidden)?,
+            attention: linear(&attention, hidden)?,
+            attention_out: linear(&[name("attention.output.dense")], hidden)?,
             attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
-            inner: self.linear(&[name("intermediate.dense")], hidden)?,
-            out: self.linear(&[name("output.dense")], inner)?,
+            inner: linear(&[name("intermediate.dense")], hidden)?,
+            out: linear(&[name("output.dense")], inner)?,
             norm: self.norm(&name("output.LayerNorm"))?,
         })
     }
 
-    /// Packs the linear layers `names`, each with `inputs` inputs, side by side as one layer.
-    fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (rows, bias) = self.side_by_side(&names)?;
-        let mut weight = Packed::default();
-        weight.transposed(&rows, inputs, bias.len(), inputs);
-        Ok(Linear { weight, bias })
-    }
-
     /// Returns the weights of several linear layers, concatenated row by row, and their
     /// concatenated biases.
-    fn side_by_side(&self, names: &[&str]) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
-        let (mut rows, mut bias) = (Vec::new(), Vec::new());
+    fn side_by_side(&self, names: &[String]) -> Result<encoder::Linear, EmbedError> {
+        let mut linear = encoder::Linear::default();
         for name in names {
-            rows.extend(self.numbers(&format!("{name}.weight"))?);
-            bias.extend(self.numbers(&format!("{name}.bias"))?);
+            linear.weight.extend(self.numbers(&format!("{name}.weight"))?);
+            linear.bias.extend(self.numbers(&format!("{name}.bias"))?);
         }
-        Ok((rows, bias))
+        Ok(linear)
     }
 
     fn norm(&self, name: &str) -> Result<Norm, EmbedError> {
         Ok(Norm {
-            weight: self.numbers(&format!("{name}.weight"))?,
-            bias: self.numbers(&format!("{name}.bias"))?,
+            scale: self.numbers(&format!("{name}.weight"))?,
+            shift: self.numbers(&format!("{name}.bias"))?,
         })
     }
 

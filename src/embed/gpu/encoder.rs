@@ -39,15 +39,6 @@ pub enum Activation {
     Relu,
 }
 
-/// How the rows of a sequence are pooled into one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
-    /// The vector is the mean of the rows.
-    Mean,
-    /// The vector is the first row.
-    First,
-}
-
 /// Sizes and activation of an encoder.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -81,21 +72,21 @@ pub struct Norm {
     pub shift: Vec<f32>,
 }
 
-/// Weights of one layer.
+/// Weights of one layer; the types say in which form.
 #[derive(Clone, Debug, Default)]
-pub struct Layer {
+pub struct Layer<L = Linear, N = Norm> {
     /// Linear layers of queries, keys and values, one after the other: `[3 width, width]`.
-    pub attention: Linear,
+    pub attention: L,
     /// Output projection of attention: `[width, width]`.
-    pub attention_out: Linear,
+    pub attention_out: L,
     /// Norm after attention.
-    pub attention_norm: Norm,
+    pub attention_norm: N,
     /// First product of the feed-forward part: `[inner, width]`.
-    pub inner: Linear,
+    pub inner: L,
     /// Second product of the feed-forward part: `[width, inner]`.
-    pub out: Linear,
+    pub out: L,
     /// Norm after the feed-forward part.
-    pub norm: Norm,
+    pub norm: N,
 }
 
 /// All weights of a model, in 32 bits.
@@ -125,14 +116,7 @@ struct DeviceNorm {
     shift: CudaSlice<f32>,
 }
 
-struct DeviceLayer {
-    attention: DeviceLinear,
-    attention_out: DeviceLinear,
-    attention_norm: DeviceNorm,
-    inner: DeviceLinear,
-    out: DeviceLinear,
-    norm: DeviceNorm,
-}
+type DeviceLayer = Layer<DeviceLinear, DeviceNorm>;
 
 /// An encoder on a CUDA device.
 pub struct Encoder {
@@ -172,7 +156,7 @@ impl Encoder {
         let linear = |linear: &Linear, inputs| device.linear(linear, inputs);
         let norm = |norm: &Norm| device.norm(norm, width);
         let layer = |layer: &Layer| {
-            Ok(DeviceLayer {
+            Ok(Layer {
                 attention: linear(&layer.attention, width)?,
                 attention_out: linear(&layer.attention_out, width)?,
                 attention_norm: norm(&layer.attention_norm)?,
@@ -216,8 +200,8 @@ impl Encoder {
         })
     }
 
-    /// Embeds sequences of word-piece ids: returns one pooled vector of norm 1 per sequence,
-    /// `[sequences, width]`, in the given order.
+    /// Embeds sequences of word-piece ids: returns one vector of norm 1 per sequence, the mean of
+    /// its rows or, if `first_only`, its first row: `[sequences, width]`, in the given order.
     ///
     /// All sequences of a call together must have at most [`MAX_TOKENS`] tokens. A few large calls
     /// are faster than many small ones.
@@ -225,7 +209,7 @@ impl Encoder {
     /// # Errors
     /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all
     /// sequences together are too long; [`GpuError::Device`] if the device fails.
-    pub fn embed(&self, sequences: &[&[u32]], pooling: Pooling) -> Result<Vec<f32>, GpuError> {
+    pub fn embed(&self, sequences: &[&[u32]], first_only: bool) -> Result<Vec<f32>, GpuError> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
@@ -236,7 +220,7 @@ impl Encoder {
         let mut pooled =
             stream.alloc_zeros::<f32>(n * self.shape.width).doing("making room for vectors")?;
         let kernel = self.device.kernel("pool")?;
-        let (width, first_only) = (self.shape.width as i32, i32::from(pooling == Pooling::First));
+        let (width, first_only) = (self.shape.width as i32, i32::from(first_only));
         let mut launch = stream.launch_builder(&kernel);
         launch.arg(&rows).arg(&starts).arg(&width).arg(&first_only).arg(&mut pooled);
         // SAFETY: arguments are those of the kernel; starts are n + 1 ascending row numbers of

@@ -20,13 +20,15 @@ mod symbols;
 pub mod topk;
 
 use std::{
-    env, panic,
+    env,
+    fmt::Display,
+    panic,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use cudarc::{
-    cublas::{CudaBlas, result::CublasError as BlasError},
-    cublaslt::{CudaBlasLT, result::CublasError as BlasLtError},
+    cublas::CudaBlas,
+    cublaslt::CudaBlasLT,
     driver::{
         CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig,
         sys::{
@@ -115,19 +117,7 @@ trait DeviceContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError>;
 }
 
-impl<T> DeviceContext<T> for Result<T, DriverError> {
-    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
-        self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
-    }
-}
-
-impl<T> DeviceContext<T> for Result<T, BlasError> {
-    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
-        self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
-    }
-}
-
-impl<T> DeviceContext<T> for Result<T, BlasLtError> {
+impl<T, E: Display> DeviceContext<T> for Result<T, E> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError> {
         self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
     }
