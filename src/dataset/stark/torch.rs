@@ -329,7 +329,10 @@ impl<R: Read + Seek> TorchFile<R> {
             last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
         });
         // With strides of 0, a tensor could be larger than its storage.
-        if n > n_stored || n > 0 && last.is_none_or(|last| last >= n_stored) {
+        if n > n_stored
+            || view.offset > n_stored
+            || n > 0 && last.is_none_or(|last| last >= n_stored)
+        {
             return Err(wrong("reaches beyond its storage"));
         }
         Ok(view)

@@ -135,6 +135,7 @@ fn a_tensor_must_fit_its_storage() {
     for (pickle, reason) in [
         (described("ByteStorage", 6, 2, &[2, 2], &[4, 1]), "beyond"),
         (described("ByteStorage", 6, 6, &[1], &[1]), "beyond"),
+        (described("ByteStorage", 6, 7, &[0], &[1]), "beyond"),
         (described("ByteStorage", 6, 0, &[200, 200, 200], &[0, 0, 0]), "beyond"),
         (described("ByteStorage", 7, 0, &[7], &[1]), "size of its storage"),
         (described("LongStorage", 6, 0, &[6], &[1]), "size of its storage"),
