@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+    spec::Run,
     text::{cosines, internal},
 };
 use agent_embed::matrix::dot;
@@ -34,12 +35,10 @@ const NUMBERS_PER_UNIT: usize = 64;
 /// Maximum number of chunks into which a document is split.
 const MAX_CHUNKS: usize = 500;
 
-const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None };
-const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
-const QUERY: ArgSpec = ArgSpec { name: "query", kind: Kind::Text, default: None };
-const STRING: ArgSpec = ArgSpec { name: "string", kind: Kind::Text, default: None };
-
-type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+const NODE: ArgSpec = ArgSpec::new("node_id", Kind::Node);
+const NODES: ArgSpec = ArgSpec::new("node_ids", Kind::Nodes);
+const QUERY: ArgSpec = ArgSpec::new("query", Kind::Text);
+const STRING: ArgSpec = ArgSpec::new("string", Kind::Text);
 
 const fn avatar_tool(
     name: &'static str,
@@ -57,7 +56,7 @@ const fn avatar_tool(
 pub(super) const TOOLS: &[ToolSpec] = &[
     avatar_tool(
         "debug_print",
-        &[ArgSpec { name: "value", kind: Kind::Any, default: None }],
+        &[ArgSpec::new("value", Kind::Any)],
         Kind::Unit,
         "Notes a value in the trace of the call; `print` writes text to the call's output.",
         r#"debug_print("entities linked")"#,
@@ -66,7 +65,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Note),
     avatar_tool(
         "get_node_ids_by_type",
-        &[ArgSpec { name: "node_type", kind: Kind::Text, default: None }],
+        &[ArgSpec::new("node_type", Kind::Text)],
         Kind::Nodes,
         "All nodes of a type.",
         r#"get_node_ids_by_type("brand")"#,
@@ -129,9 +128,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "get_relevant_chunk",
         &[
             NODE,
-            ArgSpec { name: "attribute", kind: Kind::Text, default: None },
-            ArgSpec { name: "k", kind: Kind::Int, default: Some("3") },
-            ArgSpec { name: "chunk_size", kind: Kind::Int, default: Some("256") },
+            ArgSpec::new("attribute", Kind::Text),
+            ArgSpec::optional("k", Kind::Int, "3"),
+            ArgSpec::optional("chunk_size", Kind::Int, "256"),
         ],
         Kind::Text,
         "The field of exactly that name; without one, the k chunks of the document with relations \
@@ -146,7 +145,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
     avatar_tool(
         "get_text_embedding",
-        &[ArgSpec { name: "texts", kind: Kind::Texts, default: None }],
+        &[ArgSpec::new("texts", Kind::Texts)],
         Kind::Vectors,
         "One vector per text, of length 1; at most 1,000 texts.",
         r#"get_text_embedding(["warm socks", "hiking"])"#,
@@ -198,7 +197,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
     avatar_tool(
         "get_related_nodes",
-        &[NODE, ArgSpec { name: "relation_type", kind: Kind::Text, default: None }],
+        &[NODE, ArgSpec::new("relation_type", Kind::Text)],
         Kind::Nodes,
         "The node's neighbours by a relation, in any direction.",
         r#"get_related_nodes(0, "has_brand")"#,
@@ -271,10 +270,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 per byte of the string; 10 per node"),
     avatar_tool(
         "compute_cosine_similarity",
-        &[
-            ArgSpec { name: "embedding_1", kind: Kind::Vectors, default: None },
-            ArgSpec { name: "embedding_2", kind: Kind::Vectors, default: None },
-        ],
+        &[ArgSpec::new("embedding_1", Kind::Vectors), ArgSpec::new("embedding_2", Kind::Vectors)],
         Kind::Any,
         "Cosine similarities as a list of rows: row i holds vector i of the first list against \
          every vector of the second; 0 for a vector of zeros. At most 100,000 pairs.",
@@ -284,7 +280,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 per pair, and 1 per 64 numbers of each vector and pair"),
 ];
 
-fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {
+pub(super) fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {
     if n > limit {
         return Err(ToolError::BadArgs(format!(
             "{n} {items} exceed the limit of {limit} per call"

@@ -21,10 +21,7 @@ pub const FEEDBACK: &str = "prf";
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
     name: "expand",
     group: "llm",
-    args: &[
-        ArgSpec { name: "query", kind: Kind::Text, default: None },
-        ArgSpec { name: "how", kind: Kind::Text, default: None },
-    ],
+    args: &[ArgSpec::new("query", Kind::Text), ArgSpec::new("how", Kind::Text)],
     result: Kind::Text,
     flow: NodeFlow::Carry,
     cost: "no LLM call by prf, 1 by hyde or rar, 2 by kar, 5 by agr; 1,000 per word searched; by kar \

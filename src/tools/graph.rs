@@ -4,6 +4,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
+    spec::Run,
 };
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
@@ -19,9 +20,8 @@ const MAX_EDGES: usize = 1_000_000;
 /// Number of nodes of the base that `paths` marks as unseen per cost unit.
 const NODES_PER_UNIT: usize = 64;
 
-const ANY_DIRECTION: ArgSpec =
-    ArgSpec { name: "direction", kind: Kind::Text, default: Some("\"any\"") };
-const FROM: ArgSpec = ArgSpec { name: "from", kind: Kind::Any, default: None };
+const ANY_DIRECTION: ArgSpec = ArgSpec::optional("direction", Kind::Text, "\"any\"");
+const FROM: ArgSpec = ArgSpec::new("from", Kind::Any);
 
 pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
@@ -29,9 +29,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[
             FROM,
-            ArgSpec { name: "relation", kind: Kind::Text, default: None },
+            ArgSpec::new("relation", Kind::Text),
             ANY_DIRECTION,
-            ArgSpec { name: "how", kind: Kind::Text, default: Some("\"sum\"") },
+            ArgSpec::optional("how", Kind::Text, "\"sum\""),
         ],
         result: Kind::Scores,
         flow: NodeFlow::Metapath(Steps::Directed),
@@ -49,8 +49,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "graph",
         args: &[
             FROM,
-            ArgSpec { name: "steps", kind: Kind::Texts, default: None },
-            ArgSpec { name: "limit", kind: Kind::Int, default: Some("10000") },
+            ArgSpec::new("steps", Kind::Texts),
+            ArgSpec::optional("limit", Kind::Int, "10000"),
         ],
         result: Kind::Scores,
         flow: NodeFlow::Metapath(Steps::Path),
@@ -79,9 +79,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         name: "paths",
         group: "graph",
         args: &[
-            ArgSpec { name: "a", kind: Kind::Nodes, default: None },
-            ArgSpec { name: "b", kind: Kind::Nodes, default: None },
-            ArgSpec { name: "max_hops", kind: Kind::Int, default: Some("3") },
+            ArgSpec::new("a", Kind::Nodes),
+            ArgSpec::new("b", Kind::Nodes),
+            ArgSpec::optional("max_hops", Kind::Int, "3"),
         ],
         result: Kind::Any,
         flow: NodeFlow::Carry,
@@ -100,8 +100,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         name: "degree",
         group: "graph",
         args: &[
-            ArgSpec { name: "nodes", kind: Kind::Nodes, default: None },
-            ArgSpec { name: "relation", kind: Kind::Text, default: None },
+            ArgSpec::new("nodes", Kind::Nodes),
+            ArgSpec::new("relation", Kind::Text),
             ANY_DIRECTION,
         ],
         result: Kind::Scores,
@@ -115,7 +115,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "nodes",
         group: "graph",
-        args: &[ArgSpec { name: "ids", kind: Kind::Nodes, default: None }],
+        args: &[ArgSpec::new("ids", Kind::Nodes)],
         result: Kind::Nodes,
         flow: NodeFlow::Carry,
         cost: "1 per node",
@@ -133,7 +133,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "of_type",
         group: "graph",
-        args: &[FROM, ArgSpec { name: "types", kind: Kind::Texts, default: None }],
+        args: &[FROM, ArgSpec::new("types", Kind::Texts)],
         result: Kind::Any,
         flow: NodeFlow::Keep,
         cost: "1 per node",
@@ -171,12 +171,9 @@ const fn set_operator(
     flow: NodeFlow,
     doc: &'static str,
     example: &'static str,
-    run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
+    run: Run,
 ) -> ToolSpec {
-    const PAIR: &[ArgSpec] = &[
-        ArgSpec { name: "a", kind: Kind::Nodes, default: None },
-        ArgSpec { name: "b", kind: Kind::Nodes, default: None },
-    ];
+    const PAIR: &[ArgSpec] = &[ArgSpec::new("a", Kind::Nodes), ArgSpec::new("b", Kind::Nodes)];
     let (args, result, group) = (PAIR, Kind::Nodes, "graph");
     let cost = "1 per node";
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
@@ -288,10 +285,7 @@ fn walk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let limit = args.count(2)?;
     let mut reached = start_scores(ctx.base, args)?;
     for written in steps {
-        let (name, direction) = match written.rsplit_once(':') {
-            Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
-            _ => (written, "any"),
-        };
+        let (name, direction) = lookup::split_step(written);
         let along = (lookup::relation(ctx.base, name)?, lookup::direction(direction)?);
         reached = Arc::new(step(ctx, &reached, &[along], Merge::Max)?.top(limit));
     }

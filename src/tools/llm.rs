@@ -15,8 +15,9 @@ use serde_json::{Value as Json, json};
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
     asking::ROUNDS,
-    avatar::{charge_relations, relations_in_words},
+    avatar::{charge_relations, check_limit, relations_in_words},
     lookup,
+    spec::Run,
 };
 use agent_index::{
     IndexedBase,
@@ -39,11 +40,9 @@ const MAX_WORDS: usize = 500;
 /// Result if nothing was found or the model gave no usable reply.
 const NOTHING: &str = "NA";
 
-const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
-const QUERY: ArgSpec = ArgSpec { name: "query", kind: Kind::Text, default: None };
-const TEXTS: ArgSpec = ArgSpec { name: "texts", kind: Kind::Texts, default: None };
-
-type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+const NODES: ArgSpec = ArgSpec::new("node_ids", Kind::Nodes);
+const QUERY: ArgSpec = ArgSpec::new("query", Kind::Text);
+const TEXTS: ArgSpec = ArgSpec::new("texts", Kind::Texts);
 
 const fn llm_tool(
     name: &'static str,
@@ -60,7 +59,7 @@ const fn llm_tool(
 pub(super) const TOOLS: &[ToolSpec] = &[
     llm_tool(
         "parse_query",
-        &[QUERY, ArgSpec { name: "attributes", kind: Kind::Texts, default: None }],
+        &[QUERY, ArgSpec::new("attributes", Kind::Texts)],
         Kind::Map,
         "What the query says of each attribute, as text; \"NA\" when it says nothing. At most 100 \
          attributes.",
@@ -69,7 +68,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
     llm_tool(
         "summarize_texts_by_llm",
-        &[TEXTS, ArgSpec { name: "max_length", kind: Kind::Int, default: Some("50") }],
+        &[TEXTS, ArgSpec::optional("max_length", Kind::Int, "50")],
         Kind::Texts,
         "One summary per text of at most max_length words (1 to 500), in the order of the texts; of \
          a long text the first 6,000 characters are read.",
@@ -79,10 +78,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 LLM call per 5 different texts"),
     llm_tool(
         "classify_by_llm",
-        &[
-            ArgSpec { name: "text", kind: Kind::Text, default: None },
-            ArgSpec { name: "classes", kind: Kind::Texts, default: None },
-        ],
+        &[ArgSpec::new("text", Kind::Text), ArgSpec::new("classes", Kind::Texts)],
         Kind::Text,
         "The class that fits the text best, as given; \"NA\" when none does. At most 100 classes.",
         r#"classify_by_llm(query, ["brand question", "other"])"#,
@@ -90,7 +86,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
     llm_tool(
         "extract_relevant_info_by_llm",
-        &[TEXTS, ArgSpec { name: "extract_term", kind: Kind::Text, default: None }],
+        &[TEXTS, ArgSpec::new("extract_term", Kind::Text)],
         Kind::Texts,
         "What each text says of the term, in the order of the texts; \"NA\" when it says nothing. Of \
          a long text the chunks that share most words with the term are read.",
@@ -100,7 +96,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 LLM call per 5 different texts"),
     llm_tool(
         "check_req_by_llm",
-        &[NODES, ArgSpec { name: "requirement", kind: Kind::Text, default: None }],
+        &[NODES, ArgSpec::new("requirement", Kind::Text)],
         Kind::Bools,
         "Whether each node meets the requirement by its document and relations, in the order of the \
          ids given. Of a long document the chunks that share most words with the requirement are \
@@ -282,19 +278,10 @@ fn text_of(value: &Json) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn check_names(n: usize, items: &str) -> Result<(), ToolError> {
-    if n > MAX_NAMES {
-        return Err(ToolError::BadArgs(format!(
-            "{n} {items} exceed the limit of {MAX_NAMES} per call"
-        )));
-    }
-    Ok(())
-}
-
 fn parse_query(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let (query, attributes) = (args.text(0)?.trim(), args.texts(1)?);
-    check_names(attributes.len(), "attributes")?;
+    check_limit(attributes.len(), MAX_NAMES, "attributes")?;
     let (attributes, _) = distinct(&attributes);
     let mut values: BTreeMap<String, Value> = BTreeMap::new();
     for attempt in ROUNDS {
@@ -357,7 +344,7 @@ fn extract(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
 fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ctx.requester.check()?;
     let (text, classes) = (args.text(0)?.trim(), args.texts(1)?);
-    check_names(classes.len(), "classes")?;
+    check_limit(classes.len(), MAX_NAMES, "classes")?;
     if text.is_empty() || classes.is_empty() {
         return Ok(Value::text(NOTHING));
     }

@@ -1,17 +1,17 @@
 //! Tools over scores: arithmetic, filters, fusion.
 
-use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
+use crate::{
+    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup, spec::Run,
+};
 use agent_index::query::number;
 use agent_kb::{Combine, NodeSet, Scores};
 
 /// Maximum number of rankings fused in one call.
 const MAX_FUSED: usize = 16;
 
-const SCORES: ArgSpec = ArgSpec { name: "scores", kind: Kind::Scores, default: None };
-const OTHER: ArgSpec = ArgSpec { name: "other", kind: Kind::Scores, default: None };
-const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
-
-type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+const SCORES: ArgSpec = ArgSpec::new("scores", Kind::Scores);
+const OTHER: ArgSpec = ArgSpec::new("other", Kind::Scores);
+const NODES: ArgSpec = ArgSpec::new("nodes", Kind::Nodes);
 
 const fn rank_tool(
     name: &'static str,
@@ -25,23 +25,13 @@ const fn rank_tool(
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
-/// Declares a tool that filters nodes by a field.
-const fn field_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
-    let (group, result, cost) = ("rank", Kind::Nodes, "1 per node and per 100 bytes of its field");
-    let flow = NodeFlow::Carry;
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
-}
+/// Cost of a tool that reads one field of each node.
+const PER_FIELD: &str = "1 per node and per 100 bytes of its field";
 
 pub(super) const TOOLS: &[ToolSpec] = &[
     rank_tool(
         "top",
-        &[SCORES, ArgSpec { name: "k", kind: Kind::Int, default: None }],
+        &[SCORES, ArgSpec::new("k", Kind::Int)],
         Kind::Scores,
         "The k best scores; ties by smaller id. End a program with it.",
         r#"top(search(query), 5)"#,
@@ -63,7 +53,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Normalize),
     rank_tool(
         "at_least",
-        &[SCORES, ArgSpec { name: "least", kind: Kind::Number, default: None }],
+        &[SCORES, ArgSpec::new("least", Kind::Number)],
         Kind::Scores,
         "The scores of at least that much, as they are; perhaps none.",
         "at_least(link(query), 0.5)",
@@ -75,7 +65,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Keep),
     rank_tool(
         "power",
-        &[SCORES, ArgSpec { name: "exponent", kind: Kind::Number, default: None }],
+        &[SCORES, ArgSpec::new("exponent", Kind::Number)],
         Kind::Scores,
         "Every score to a power; above 1 it sharpens differences, below 1 it flattens them, below \
          0 it turns the order around. Negative scores count as 0; a node is dropped where the \
@@ -107,7 +97,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Remove),
     rank_tool(
         "uniform",
-        &[NODES, ArgSpec { name: "score", kind: Kind::Number, default: Some("1.0") }],
+        &[NODES, ArgSpec::optional("score", Kind::Number, "1.0")],
         Kind::Scores,
         "The same score for every node of a set, a list of ids or one id.",
         "uniform(nodes([1, 2]), 0.5)",
@@ -128,10 +118,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "fuse",
         group: "rank",
-        args: &[
-            ArgSpec { name: "rankings", kind: Kind::Any, default: None },
-            ArgSpec { name: "k", kind: Kind::Number, default: Some("60.0") },
-        ],
+        args: &[ArgSpec::new("rankings", Kind::Any), ArgSpec::optional("k", Kind::Number, "60.0")],
         result: Kind::Scores,
         flow: NodeFlow::Fuse,
         cost: "1 per node",
@@ -144,7 +131,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "score_of",
         group: "rank",
-        args: &[SCORES, ArgSpec { name: "node", kind: Kind::Node, default: None }],
+        args: &[SCORES, ArgSpec::new("node", Kind::Node)],
         result: Kind::Number,
         flow: NodeFlow::Carry,
         cost: "1",
@@ -175,7 +162,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ),
     rank_tool(
         "*",
-        &[SCORES, ArgSpec { name: "weight", kind: Kind::Number, default: None }],
+        &[SCORES, ArgSpec::new("weight", Kind::Number)],
         Kind::Scores,
         "Every score times a number.",
         "search(query) * 0.5",
@@ -187,7 +174,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Multiply),
     rank_tool(
         "*",
-        &[ArgSpec { name: "weight", kind: Kind::Number, default: None }, SCORES],
+        &[ArgSpec::new("weight", Kind::Number), SCORES],
         Kind::Scores,
         "A number times every score.",
         "0.5 * search(query)",
@@ -200,7 +187,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_flow(NodeFlow::Multiply),
     rank_tool(
         "/",
-        &[SCORES, ArgSpec { name: "divisor", kind: Kind::Number, default: None }],
+        &[SCORES, ArgSpec::new("divisor", Kind::Number)],
         Kind::Scores,
         "Every score divided by a number other than 0.",
         "search(query) / 2",
@@ -244,30 +231,34 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         without,
     )
     .with_flow(NodeFlow::Remove),
-    field_tool(
+    rank_tool(
         "with_field",
         &[
             NODES,
-            ArgSpec { name: "field", kind: Kind::Text, default: None },
-            ArgSpec { name: "contains", kind: Kind::Text, default: Some("\"\"") },
+            ArgSpec::new("field", Kind::Text),
+            ArgSpec::optional("contains", Kind::Text, "\"\""),
         ],
+        Kind::Nodes,
         "Nodes that have a field; with `contains`, whose field has that text, case ignored.",
         r#"with_field(nodes([0, 1, 2]), "description", "steel")"#,
         with_field,
-    ),
-    field_tool(
+    )
+    .with_cost(PER_FIELD),
+    rank_tool(
         "with_number",
         &[
             NODES,
-            ArgSpec { name: "field", kind: Kind::Text, default: None },
-            ArgSpec { name: "low", kind: Kind::Number, default: None },
-            ArgSpec { name: "high", kind: Kind::Number, default: None },
+            ArgSpec::new("field", Kind::Text),
+            ArgSpec::new("low", Kind::Number),
+            ArgSpec::new("high", Kind::Number),
         ],
+        Kind::Nodes,
         "Nodes whose field is a number from low to high, both included; a leading currency sign is \
          ignored.",
         r#"with_number(nodes([0, 1, 2]), "price", 5, 20)"#,
         with_number,
-    ),
+    )
+    .with_cost(PER_FIELD),
 ];
 
 fn change(

@@ -341,15 +341,14 @@ impl Session {
 impl ToolHost for Session {
     fn call(&mut self, tool: usize, mut args: Vec<Value>) -> Result<Value, ToolError> {
         let line = self.line.take();
-        if let Some(spec) = registry().get(tool) {
-            let given = args.len();
-            args.extend(spec.args.iter().skip(given).map(default_value));
-        }
+        let spec = registry().get(tool);
+        let known = spec.map_or(&[][..], |spec| spec.args);
+        args.extend(known.iter().skip(args.len()).map(default_value));
         self.meter.touch(1)?;
-        let name = registry().get(tool).map_or("", |spec| spec.name);
+        let name = spec.map_or("", |spec| spec.name);
         let span = trace_span!(parent: &self.span, "tool", name);
         let (result, asked, unparsed) = span.in_scope(|| self.run(tool, &args));
-        if let (Some(trace), Some(spec)) = (&self.trace, registry().get(tool)) {
+        if let (Some(trace), Some(spec)) = (&self.trace, spec) {
             let result = result.clone();
             let (name, flow) = (spec.name, spec.flow);
             trace.note(ToolCall { name, flow, args, result, asked, unparsed, line });

@@ -92,7 +92,22 @@ pub struct ToolSpec {
     /// the nodes matter.
     pub cached: bool,
     /// Runs the tool.
-    pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
+    pub run: Run,
+}
+
+/// Implementation of a tool.
+pub(crate) type Run = fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>;
+
+impl ArgSpec {
+    /// Describes a required argument.
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, default: None }
+    }
+
+    /// Describes an optional argument with its default, written as in a program.
+    pub(crate) const fn optional(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self { name, kind, default: Some(default) }
+    }
 }
 
 impl ToolSpec {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, lookup};
 use agent_kb::{
-    Direction, FieldId, NodeId, NodeSet, RelationId, TypeId,
+    Direction, FieldId, NodeId, RelationId, TypeId,
     table::{
         Budget, Cell, Column, ColumnSpec, read,
         statistics::{Moments, quantile},
@@ -25,13 +25,13 @@ const MAX_GROUPS: usize = 10_000;
 /// Cost of determining the type of a field from its values, in cost units.
 const FIELD: usize = 1_000;
 
-const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
+const NODES: ArgSpec = ArgSpec::new("nodes", Kind::Nodes);
 
 pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "table",
         group: "table",
-        args: &[NODES, ArgSpec { name: "columns", kind: Kind::Texts, default: None }],
+        args: &[NODES, ArgSpec::new("columns", Kind::Texts)],
         result: Kind::Any,
         flow: NodeFlow::Carry,
         cost: "1 per cell and per edge followed, 1,000 per field",
@@ -49,9 +49,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         group: "table",
         args: &[
             NODES,
-            ArgSpec { name: "column", kind: Kind::Text, default: None },
-            ArgSpec { name: "how", kind: Kind::Text, default: Some("\"mean\"") },
-            ArgSpec { name: "by", kind: Kind::Text, default: Some("\"\"") },
+            ArgSpec::new("column", Kind::Text),
+            ArgSpec::optional("how", Kind::Text, "\"mean\""),
+            ArgSpec::optional("by", Kind::Text, "\"\""),
         ],
         result: Kind::Any,
         flow: NodeFlow::Carry,
@@ -88,19 +88,16 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
     };
     let mut steps = Vec::new();
     for step in path.split_whitespace() {
-        let (name, direction) = match step.rsplit_once(':') {
-            Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
-            _ => (step, "any"),
-        };
+        let (name, direction) = lookup::split_step(step);
         // A relation name may contain blanks; then the column is one step.
         match lookup::relation(ctx.base, name) {
             Ok(relation) => steps.push((relation, lookup::direction(direction)?)),
             Err(error) => {
-                let whole =
-                    path.rsplit_once(':').filter(|pair| ["in", "out", "any"].contains(&pair.1));
-                let (name, direction) = whole.unwrap_or((path, "any"));
+                let (name, direction) = lookup::split_step(path);
                 let Some(relation) = ctx.base.kb.relation_id(name) else {
-                    return Err(unknown_column(written, &error));
+                    return Err(ToolError::NotFound(format!(
+                        "column {written:?} is not a field, and {error}"
+                    )));
                 };
                 return Ok(Source::Steps(vec![(relation, lookup::direction(direction)?)], counts));
             }
@@ -112,10 +109,6 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
         )));
     }
     Ok(Source::Steps(steps, counts))
-}
-
-fn unknown_column(written: &str, error: &ToolError) -> ToolError {
-    ToolError::NotFound(format!("column {written:?} is not a field, and {error}"))
 }
 
 /// Returns the common type of the nodes, `None` without nodes; fails if the types differ.
@@ -212,10 +205,6 @@ fn value(cell: &Cell) -> Value {
     }
 }
 
-fn rows<'a>(ctx: &ToolCtx<'_>, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
-    lookup::nodes(ctx.base, nodes)
-}
-
 fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (nodes, columns) = (args.nodes(0)?, args.texts(1)?);
     if nodes.len() > MAX_ROWS || columns.len() > MAX_COLUMNS {
@@ -225,7 +214,7 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
             columns.len()
         )));
     }
-    let nodes = rows(ctx, &nodes)?;
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
     let Some(kind) = type_of(ctx, nodes)? else { return Ok(Value::List(Vec::new())) };
     let row = |node: &NodeId| BTreeMap::from([("id".to_owned(), Value::Int((*node).into()))]);
     let mut table: Vec<BTreeMap<String, Value>> = nodes.iter().map(row).collect();
@@ -276,7 +265,7 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
     let nodes = args.nodes(0)?;
     let (written, function, by) = (args.text(1)?, args.text(2)?, args.text(3)?);
     let (counts, function) = (function == "count", aggregate_function(function)?);
-    let nodes = rows(ctx, &nodes)?;
+    let nodes = lookup::nodes(ctx.base, &nodes)?;
     let Some(kind) = type_of(ctx, nodes)? else {
         return Ok(match by {
             "" if counts => Value::Float(0.0),
@@ -333,6 +322,7 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
 mod tests {
     use super::*;
     use crate::{Session, ToolHost, registry};
+    use agent_kb::NodeSet;
     use agent_testing::{base_of, example_base};
 
     fn call(name: &str, args: Vec<Value>) -> Result<Value, ToolError> {

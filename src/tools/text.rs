@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
+use crate::{
+    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup, spec::Run,
+};
 use agent_ground::words::{name_words, quoted};
 use agent_index::{IndexError, TextPart, query::QueryError, terms::QueryTerms};
 use agent_kb::{NodeId, Scores};
@@ -17,188 +19,149 @@ const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
 const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
                           text if that is more";
 
-const TEXT: ArgSpec = ArgSpec { name: "text", kind: Kind::Text, default: None };
-const TYPES: ArgSpec = ArgSpec { name: "types", kind: Kind::Texts, default: Some("[]") };
-const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
+const TEXT: ArgSpec = ArgSpec::new("text", Kind::Text);
+const TYPES: ArgSpec = ArgSpec::optional("types", Kind::Texts, "[]");
+const NODES: ArgSpec = ArgSpec::new("nodes", Kind::Nodes);
 
 const fn k(default: &'static str) -> ArgSpec {
-    ArgSpec { name: "k", kind: Kind::Int, default: Some(default) }
+    ArgSpec::optional("k", Kind::Int, default)
+}
+
+/// Describes a tool that finds nodes by a text.
+const fn find_tool(
+    name: &'static str,
+    args: &'static [ArgSpec],
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    let (group, result, flow, cost) = ("text", Kind::Scores, NodeFlow::Find, PER_WORD);
+    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: true, run }
+}
+
+/// Describes a tool that scores given nodes by a text.
+const fn score_tool(
+    name: &'static str,
+    doc: &'static str,
+    example: &'static str,
+    run: Run,
+) -> ToolSpec {
+    find_tool(name, &[TEXT, NODES], doc, example, run)
+        .with_flow(NodeFlow::Carry)
+        .with_cost(PER_SCORED)
 }
 
 pub(super) const TOOLS: &[ToolSpec] = &[
-    ToolSpec {
-        name: "link",
-        group: "text",
-        args: &[TEXT, TYPES, k("10")],
-        result: Kind::Scores,
-        flow: NodeFlow::Link,
-        cost: PER_WORD,
-        doc: "Nodes that the text names, by name, alias, identifier or initials, with strength in \
-              0..1: an identifier 1, a full name in order m / (m + 1.5), with m the rarity of its \
-              words, so that a name of one common word is weak; a part of a name c * c * m / (m + \
-              6), with c the share of it that the text has; with one typo 0.9 of that. Names may \
-              overlap: of nested ones all are given, the longest strongest. Words that only shape \
-              questions (which, find, like) name nothing in part, but other words of the question \
-              do; give only the part of the text that names something, such as one of \
-              quoted(query). The k strongest of each given type, of every type when none is given.",
-        example: r#"link(query, ["brand", "category"], 3)"#,
-        cached: true,
-        run: link,
-    },
-    ToolSpec {
-        name: "search",
-        group: "text",
-        args: &[TEXT, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: PER_WORD,
-        doc: "The k nodes whose documents match the text best by BM25, of the given types or of \
-              all.",
-        example: r#"search(query, "product", 10)"#,
-        cached: true,
-        run: |ctx, args| search(ctx, args, 1, TextPart::Document),
-    },
-    ToolSpec {
-        name: "search_with_names",
-        group: "text",
-        args: &[TEXT, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: PER_WORD,
-        doc: "As search, over documents that also hold the names of the node's neighbours.",
-        example: r#"search_with_names(query, "product", 10)"#,
-        cached: true,
-        run: |ctx, args| search(ctx, args, 1, TextPart::DocumentWithNames),
-    },
-    ToolSpec {
-        name: "search_fields",
-        group: "text",
-        args: &[TEXT, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: PER_WORD,
-        doc: "The k nodes that match the text best by BM25F, with stemming: one score of the document \
-              and of the names of the node's neighbours, of the given types or of all. The best \
-              search by words where nothing is linked.",
-        example: r#"search_fields(query, "product", 10)"#,
-        cached: true,
-        run: search_fields,
-    },
-    ToolSpec {
-        name: "search_field",
-        group: "text",
-        args: &[TEXT, ArgSpec { name: "field", kind: Kind::Text, default: None }, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: PER_WORD,
-        doc: "As search, over one field.",
-        example: r#"search_field(query, "description", "product")"#,
-        cached: true,
-        run: |ctx, args| {
+    find_tool(
+        "link",
+        &[TEXT, TYPES, k("10")],
+        "Nodes that the text names, by name, alias, identifier or initials, with strength in \
+         0..1: an identifier 1, a full name in order m / (m + 1.5), with m the rarity of its \
+         words, so that a name of one common word is weak; a part of a name c * c * m / (m + \
+         6), with c the share of it that the text has; with one typo 0.9 of that. Names may \
+         overlap: of nested ones all are given, the longest strongest. Words that only shape \
+         questions (which, find, like) name nothing in part, but other words of the question \
+         do; give only the part of the text that names something, such as one of \
+         quoted(query). The k strongest of each given type, of every type when none is given.",
+        r#"link(query, ["brand", "category"], 3)"#,
+        link,
+    )
+    .with_flow(NodeFlow::Link),
+    find_tool(
+        "search",
+        &[TEXT, TYPES, k("50")],
+        "The k nodes whose documents match the text best by BM25, of the given types or of \
+         all.",
+        r#"search(query, "product", 10)"#,
+        |ctx, args| search(ctx, args, 1, TextPart::Document),
+    ),
+    find_tool(
+        "search_with_names",
+        &[TEXT, TYPES, k("50")],
+        "As search, over documents that also hold the names of the node's neighbours.",
+        r#"search_with_names(query, "product", 10)"#,
+        |ctx, args| search(ctx, args, 1, TextPart::DocumentWithNames),
+    ),
+    find_tool(
+        "search_fields",
+        &[TEXT, TYPES, k("50")],
+        "The k nodes that match the text best by BM25F, with stemming: one score of the document \
+         and of the names of the node's neighbours, of the given types or of all. The best \
+         search by words where nothing is linked.",
+        r#"search_fields(query, "product", 10)"#,
+        search_fields,
+    ),
+    find_tool(
+        "search_field",
+        &[TEXT, ArgSpec::new("field", Kind::Text), TYPES, k("50")],
+        "As search, over one field.",
+        r#"search_field(query, "description", "product")"#,
+        |ctx, args| {
             let field = lookup::field(ctx.base, args.text(1)?)?;
             search(ctx, args, 2, TextPart::Field(field))
         },
-    },
-    ToolSpec {
-        name: FIND,
-        group: "text",
-        args: &[ArgSpec { name: "expression", kind: Kind::Text, default: None }, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: "1 per node of the base and 1,000 per word",
-        doc: "The k nodes that an expression wants, of the given types or of all, best first by \
-              BM25: words (in name or document), +must, -not, \"a phrase\", \"a phrase\"~2 with \
-              words moved, word* by its beginning, word~1 with a typo, field:word, relation:word \
-              in the name of a neighbour, field:[5 TO 20] or field:>=5 for numbers, AND, OR, NOT \
-              and parentheses. No stems. A text of the query is best quoted: \"...\". What cannot \
-              be read fails, with the character where it is wrong.",
-        example: r#"find("+steel bottl* -mug", "product", 10)"#,
-        cached: true,
-        run: find,
-    },
-    ToolSpec {
-        name: "search_vectors",
-        group: "text",
-        args: &[TEXT, TYPES, k("50")],
-        result: Kind::Scores,
-        flow: NodeFlow::Find,
-        cost: "1 per 4 nodes of the types, 1 per byte of the text",
-        doc: "The k nodes whose embeddings are most similar to that of the text (exact search), of \
-              the given types or of all.",
-        example: r#"search_vectors(query, "product", 10)"#,
-        cached: true,
-        run: search_vectors,
-    },
-    ToolSpec {
-        name: "match_text",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: PER_SCORED,
-        doc: "BM25 of the documents of the given nodes, with stemming; 0 for nodes without a common \
-              word. Use it to rank what hops reached.",
-        example: r#"match_text(query, hop(link(query, "brand"), "has_brand"))"#,
-        cached: true,
-        run: |ctx, args| {
-            score(ctx, args, false, |ctx, query, node| ctx.base.terms.bm25(query, node))
-        },
-    },
-    ToolSpec {
-        name: "match_names",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: PER_SCORED,
-        doc: "BM25 of the names of the neighbours of the given nodes, with stemming; 0 for nodes \
-              without a common word.",
-        example: r#"match_names(query, nodes([0, 1, 2]))"#,
-        cached: true,
-        run: |ctx, args| {
+    ),
+    find_tool(
+        FIND,
+        &[ArgSpec::new("expression", Kind::Text), TYPES, k("50")],
+        "The k nodes that an expression wants, of the given types or of all, best first by \
+         BM25: words (in name or document), +must, -not, \"a phrase\", \"a phrase\"~2 with \
+         words moved, word* by its beginning, word~1 with a typo, field:word, relation:word \
+         in the name of a neighbour, field:[5 TO 20] or field:>=5 for numbers, AND, OR, NOT \
+         and parentheses. No stems. A text of the query is best quoted: \"...\". What cannot \
+         be read fails, with the character where it is wrong.",
+        r#"find("+steel bottl* -mug", "product", 10)"#,
+        find,
+    )
+    .with_cost("1 per node of the base and 1,000 per word"),
+    find_tool(
+        "search_vectors",
+        &[TEXT, TYPES, k("50")],
+        "The k nodes whose embeddings are most similar to that of the text (exact search), of \
+         the given types or of all.",
+        r#"search_vectors(query, "product", 10)"#,
+        search_vectors,
+    )
+    .with_cost("1 per 4 nodes of the types, 1 per byte of the text"),
+    score_tool(
+        "match_text",
+        "BM25 of the documents of the given nodes, with stemming; 0 for nodes without a common \
+         word. Use it to rank what hops reached.",
+        r#"match_text(query, hop(link(query, "brand"), "has_brand"))"#,
+        |ctx, args| score(ctx, args, false, |ctx, query, node| ctx.base.terms.bm25(query, node)),
+    ),
+    score_tool(
+        "match_names",
+        "BM25 of the names of the neighbours of the given nodes, with stemming; 0 for nodes \
+         without a common word.",
+        r#"match_names(query, nodes([0, 1, 2]))"#,
+        |ctx, args| {
             score(ctx, args, true, |ctx, query, node| ctx.base.neighbor_names.bm25(query, node))
         },
-    },
-    ToolSpec {
-        name: "match_fields",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: PER_SCORED,
-        doc: "BM25F of the documents and of the names of the neighbours of the given nodes, with \
-              stemming, as search_fields scores them; 0 for nodes without a common word.",
-        example: r#"match_fields(query, nodes([0, 1, 2]))"#,
-        cached: true,
-        run: match_fields,
-    },
-    ToolSpec {
-        name: "cover",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: PER_SCORED,
-        doc: "Share of the text's words, weighted by rarity, that each node's document has, in \
-              0..1, with stemming; words that no document of the base has are left out.",
-        example: r#"cover(query, nodes([0, 1, 2]))"#,
-        cached: true,
-        run: |ctx, args| {
+    ),
+    score_tool(
+        "match_fields",
+        "BM25F of the documents and of the names of the neighbours of the given nodes, with \
+         stemming, as search_fields scores them; 0 for nodes without a common word.",
+        r#"match_fields(query, nodes([0, 1, 2]))"#,
+        match_fields,
+    ),
+    score_tool(
+        "cover",
+        "Share of the text's words, weighted by rarity, that each node's document has, in \
+         0..1, with stemming; words that no document of the base has are left out.",
+        r#"cover(query, nodes([0, 1, 2]))"#,
+        |ctx, args| {
             score(ctx, args, false, |ctx, query, node| ctx.base.terms.coverage(query, node))
         },
-    },
-    ToolSpec {
-        name: "similarity",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: "1 per byte of the text, 10 per node",
-        doc: "Cosine similarity of the embeddings of the text and of each node, in -1..1.",
-        example: r#"similarity(query, nodes([0, 1, 2]))"#,
-        cached: true,
-        run: similarity,
-    },
+    ),
+    score_tool(
+        "similarity",
+        "Cosine similarity of the embeddings of the text and of each node, in -1..1.",
+        r#"similarity(query, nodes([0, 1, 2]))"#,
+        similarity,
+    )
+    .with_cost("1 per byte of the text, 10 per node"),
     ToolSpec {
         name: "without_names",
         group: "text",
@@ -260,7 +223,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "name_of",
         group: "text",
-        args: &[ArgSpec { name: "node", kind: Kind::Node, default: None }],
+        args: &[ArgSpec::new("node", Kind::Node)],
         result: Kind::Text,
         flow: NodeFlow::Carry,
         cost: "1",
@@ -275,10 +238,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     ToolSpec {
         name: "field_of",
         group: "text",
-        args: &[
-            ArgSpec { name: "node", kind: Kind::Node, default: None },
-            ArgSpec { name: "field", kind: Kind::Text, default: None },
-        ],
+        args: &[ArgSpec::new("node", Kind::Node), ArgSpec::new("field", Kind::Text)],
         result: Kind::Text,
         flow: NodeFlow::Carry,
         cost: "1",

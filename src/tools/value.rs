@@ -138,6 +138,20 @@ impl<'a> Args<'a> {
         self.values.get(index).unwrap_or(ABSENT)
     }
 
+    /// Reads an argument as a list of values; a single value counts as a list of one.
+    fn list<T>(
+        &self,
+        index: usize,
+        kind: Kind,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Vec<T>, ToolError> {
+        let values = match self.value(index) {
+            Value::List(values) => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        values.iter().map(|one| read(one).map_or_else(|| self.wrong(index, kind), Ok)).collect()
+    }
+
     fn wrong<T>(&self, index: usize, expected: Kind) -> Result<T, ToolError> {
         Err(ToolError::BadArgs(format!(
             "argument {} must be {expected}, got {}",
@@ -156,17 +170,10 @@ impl<'a> Args<'a> {
 
     /// Returns argument `index` as a list of texts.
     pub fn texts(&self, index: usize) -> Result<Vec<&'a str>, ToolError> {
-        match self.value(index) {
-            Value::Text(text) => Ok(vec![text]),
-            Value::List(values) => values
-                .iter()
-                .map(|value| match value {
-                    Value::Text(text) => Ok(&**text),
-                    _ => self.wrong(index, Kind::Texts),
-                })
-                .collect(),
-            _ => self.wrong(index, Kind::Texts),
-        }
+        self.list(index, Kind::Texts, |value| match value {
+            Value::Text(text) => Some(&**text),
+            _ => None,
+        })
     }
 
     /// Returns argument `index` as a finite number.
@@ -244,17 +251,10 @@ impl<'a> Args<'a> {
 
     /// Returns argument `index` as one or several vectors.
     pub fn vectors(&self, index: usize) -> Result<Vec<&'a [f32]>, ToolError> {
-        match self.value(index) {
-            Value::Vector(vector) => Ok(vec![vector]),
-            Value::List(values) => values
-                .iter()
-                .map(|value| match value {
-                    Value::Vector(vector) => Ok(&**vector),
-                    _ => self.wrong(index, Kind::Vectors),
-                })
-                .collect(),
-            _ => self.wrong(index, Kind::Vectors),
-        }
+        self.list(index, Kind::Vectors, |value| match value {
+            Value::Vector(vector) => Some(&**vector),
+            _ => None,
+        })
     }
 }
 
