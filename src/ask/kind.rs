@@ -54,16 +54,17 @@ impl Kind {
 
     /// Returns the name of the kind: the variant's name in lower case.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Intercomparison => "intercomparison",
-            Self::Superlative => "superlative",
-            Self::Aggregation => "aggregation",
-            Self::Distribution => "distribution",
-            Self::Correlation => "correlation",
-            Self::Variance => "variance",
-            Self::Descriptive => "descriptive",
-            Self::Hypothetical => "hypothetical",
-        }
+        const NAMES: [&str; Kind::ALL.len()] = [
+            "intercomparison",
+            "superlative",
+            "aggregation",
+            "distribution",
+            "correlation",
+            "variance",
+            "descriptive",
+            "hypothetical",
+        ];
+        NAMES[self as usize]
     }
 
     /// Finds a kind by its name; `None` if no kind has the name.

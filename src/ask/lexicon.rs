@@ -353,41 +353,32 @@ pub(crate) fn is_cue(word: &str) -> bool {
 const FILLERS: &str = "\
     appear apiece cause causes deal deals keep keeps kept attract attracts came employ employs \
     issue issued publish published publishes release released sell selling sells use used uses \
-    work worked works appeared appears left located offer offers remaining shared show shows \
-    written wrote according across actually all along already amid among amongst base based be \
-    been being belong belonging belongs between both calculate called carried carries carry \
-    carrying case change changed changes check collected collection coming comes come compute \
-    considered contain containing contains covered data database dataset describe described \
-    determine displayed distributed distribution each either end entire equally evidence exist \
-    exists existing explain fall falling fetch fetched figure find follow followed follows found \
-    get gets given go goes happen held hold holding holds i identify if instead it its kind know \
-    known labelled least level list listed made make makes marked month months n named number \
-    numbers occur of on ones order other our out over overall own owned owns part percent possess \
-    present produce produced put rather receive receives received recorded remain remained report \
-    reported result results roughly s sample say set shown significance significant significantly \
-    sit sits sorted statistically still stand stands sort stay stayed take taken takes tell tend \
-    test that their them there these they those through together two three type under us value \
-    values was way were when where while whole with within would year years yet yield";
+    work worked works appeared appears left located offer offers remaining shared shows written \
+    wrote according across actually all along amid among amongst base based been being belong \
+    belonging belongs between both calculate called carried carries carry carrying case change \
+    changed changes check collected collection coming comes come compute considered contain \
+    containing contains covered data database dataset describe described determine displayed \
+    distributed distribution each either end entire equally evidence exist exists existing \
+    explain fall falling fetch fetched figure follow followed follows found gets given goes \
+    happen held hold holding holds identify instead kind known labelled least level listed makes \
+    marked month months n named number numbers occur order over overall own owned owns part \
+    percent possess present produce produced put rather receive receives received recorded remain \
+    remained report reported result results roughly s sample say set shown significance \
+    significant significantly sit sits sorted statistically still stand stands sort stay stayed \
+    take taken takes tend test through together two three type under value values way while whole \
+    within year years yet yield";
 
-/// Words, each with the words in field names that it is a synonym of.
-const SYNONYMS: &[(&str, &[&str])] = &[
-    ("charge", PRICE),
-    ("charges", PRICE),
-    ("charged", PRICE),
-    ("cost", PRICE),
-    ("costs", PRICE),
-    ("priced", PRICE),
-    ("pricing", PRICE),
-    ("expensive", PRICE),
-    ("rated", RATING),
-    ("stars", RATING),
-    ("cited", CITED),
+/// Words in field names, with their synonyms.
+const SYNONYMS: [(&[&str], &[&str]); 3] = [
+    (PRICE, &["charge", "charges", "charged", "cost", "costs", "priced", "pricing", "expensive"]),
+    (RATING, &["rated", "stars"]),
+    (CITED, &["cited"]),
 ];
 
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for
 /// `rated`; empty for most words.
 pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
-    SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
+    SYNONYMS.iter().find(|(_, own)| own.contains(&word)).map_or(&[], |(names, _)| names)
 }
 
 /// Whether a folded word states a degree of a field that it is a synonym of.

@@ -53,7 +53,7 @@ use crate::{
     answer::Answered,
     kind::{Kind, KindModel},
     lexicon::Cue,
-    mentions::{MAX_WORDS, Mention, Mentions, Values, mentions},
+    mentions::{MAX_WORDS, Mention, Mentions, correction, mentions},
     model::{Failed, Model},
     plan::Plan,
     reading::choices::every,
@@ -67,9 +67,6 @@ use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 use serde::Serialize;
-
-/// Amount added to the log probability of a kind if a phrase of the question implies that kind.
-const KIND_BONUS: f64 = 1_000.0;
 
 /// Maximum length in characters of the reason why a model's reply is unusable or why a model
 /// declined.
@@ -123,23 +120,10 @@ pub enum AskError {
     /// missing.
     #[error("the question cannot be answered: {0}")]
     Missing(String),
-    /// No node satisfies the conditions on rows.
-    #[error("there is no {kind} {}", if .of.is_empty() { "that satisfies the conditions".to_owned() } else { format!("of {of}") })]
-    NoRows {
-        /// Name of the type of the rows.
-        kind: String,
-        /// The names of the plan's conditions and compared subjects, separated by commas; empty if
-        /// there are none.
-        of: String,
-    },
-    /// No row has a value in a column that the computation needs.
-    #[error("no {kind} that satisfies the conditions has a value in this column: {what}")]
-    NoValues {
-        /// Name of the type of the rows.
-        kind: String,
-        /// Name of the column that has no values.
-        what: String,
-    },
+    /// No node satisfies the conditions on rows, or no row has a value in a column that the
+    /// computation needs; holds what does not exist.
+    #[error("{0}")]
+    Empty(String),
     /// The rows or a column of the table cannot be built.
     #[error(transparent)]
     Column(#[from] ColumnError),
@@ -195,9 +179,9 @@ fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let near = near.iter().map(|(word, known)| format!("did you mean {known} instead of {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
     let told: Vec<String> = near.chain((!names.is_empty()).then(quote)).collect();
-    match told.as_slice() {
-        [] => "nothing in this base has this name".to_owned(),
-        told => told.join(" "),
+    match told.is_empty() {
+        true => "nothing in this base has this name".to_owned(),
+        false => told.join(" "),
     }
 }
 
@@ -241,17 +225,14 @@ pub enum Helps {
 
 /// Answers questions about many nodes of one base. Can be shared between threads.
 pub struct Analyst {
-    base: Arc<IndexedBase>,
     schema: Schema,
-    values: Values,
     model: Option<(Arc<Assistant>, Helps)>,
 }
 
 impl Analyst {
     /// Creates an analyst that answers by rules, without a language model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
-        let schema = Schema::new(&base);
-        Self { schema, values: Values::default(), base, model: None }
+        Self { schema: Schema::new(base), model: None }
     }
 
     /// Adds a language model, which writes the plans of the questions that `helps` selects.
@@ -261,7 +242,7 @@ impl Analyst {
 
     /// Returns the base that questions are answered from.
     pub fn base(&self) -> &Arc<IndexedBase> {
-        &self.base
+        &self.schema.base
     }
 
     /// Answers a question. If the question has several readings, all must have the same answer.
@@ -320,12 +301,12 @@ impl Analyst {
         model: Option<(&Arc<Assistant>, Helps)>,
         unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
-        let mentions = mentions(&self.base, &self.schema, &self.values, question);
+        let mentions = mentions(&self.schema, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
         let by_rules =
-            || self.by_rules(question, &mentions, reading).map_err(|error| self.with_near(error));
+            || self.by_rules(question, &mentions, reading).map_err(|error| self.corrected(error));
         let Some((assistant, helps)) = model else { return by_rules() };
         let unread = match helps {
             Helps::All => None,
@@ -335,7 +316,8 @@ impl Analyst {
             },
         };
         let unread = || unread.clone().map_or_else(by_rules, Err);
-        let why = match self.with(assistant).answer(question, &mentions, reading) {
+        let model = Model { schema: &self.schema, assistant };
+        let why = match model.answer(question, &mentions, reading) {
             Ok(answered) => return Ok(answered),
             Err(Failed::Ends(error)) => return Err(error),
             Err(Failed::Declined(why)) => {
@@ -362,16 +344,11 @@ impl Analyst {
     /// [`AskError::Plan`] if the plan is invalid; otherwise as [`ask`](Self::ask), if the plan
     /// cannot be run.
     pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
-        let plan = Plan::from_document(&self.base, &self.schema, document);
-        let plan = plan.map_err(AskError::Plan)?;
+        let plan = Plan::from_document(&self.schema, document).map_err(AskError::Plan)?;
         match &self.model {
-            Some((assistant, _)) => self.with(assistant).run(&plan),
-            None => run::run(&self.base, &plan, &[]),
+            Some((assistant, _)) => Model { schema: &self.schema, assistant }.run(&plan),
+            None => run::run(&self.schema.base.kb, &plan, &[]),
         }
-    }
-
-    fn with<'a>(&'a self, assistant: &'a Arc<Assistant>) -> Model<'a> {
-        Model { base: &self.base, schema: &self.schema, assistant }
     }
 
     /// Answers a question by rules, without a language model. Of several readings, takes the one
@@ -384,39 +361,36 @@ impl Analyst {
         wanted: Option<usize>,
     ) -> Result<Answered, AskError> {
         let kinds = kinds(question, mentions);
-        let (base, schema) = (&*self.base, &self.schema);
         let (plans, is_every) =
-            every(|choices| reading::read(base, schema, mentions, question, &kinds, choices));
+            every(|choices| reading::read(&self.schema, mentions, question, &kinds, choices));
         if !is_every {
             return missing("it has too many readings; name relations and fields as the base does");
         }
-        settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))
+        let kb = &self.schema.base.kb;
+        settled(kb, plans, wanted, |plan| run::run(kb, plan, &[]))
     }
 
     /// Adds suggested corrections to an [`AskError::Unknown`]; returns other errors unchanged.
-    fn with_near(&self, mut error: AskError) -> AskError {
+    fn corrected(&self, mut error: AskError) -> AskError {
         if let AskError::Unknown { words, names, near, .. } = &mut error
             && words.len() <= MAX_MISSPELLED
         {
             let own = words.iter().filter(|word| !names.contains(word));
-            let nearest = |word: &String| self.values.nearest(&self.base, &self.schema, word);
-            *near = own.filter_map(|word| Some((word.clone(), nearest(word)?))).collect();
+            let correction = |word: &String| Some((word.clone(), correction(&self.schema, word)?));
+            *near = own.filter_map(correction).collect();
         }
         error
     }
 }
 
-/// Returns all kinds, ordered by how likely the question is of that kind, likeliest first.
+/// Returns all kinds: first those that a phrase of the question implies, then the others, each
+/// likeliest first.
 fn kinds(question: &str, mentions: &Mentions) -> Vec<Kind> {
-    let mut ranked = KindModel::built_in().ranked(question);
-    for (kind, log) in &mut ranked {
-        let mut cues = mentions.all.iter().filter_map(Mention::cue);
-        if cues.any(|cue| names_kind(cue) == Some(*kind)) {
-            *log += KIND_BONUS;
-        }
-    }
-    ranked.sort_by(|one, other| other.1.total_cmp(&one.1));
-    ranked.into_iter().map(|(kind, _)| kind).collect()
+    let named: Vec<Kind> =
+        mentions.all.iter().filter_map(Mention::cue).filter_map(names_kind).collect();
+    let ranked = KindModel::built_in().ranked(question).into_iter().map(|(kind, _)| kind);
+    let (first, others): (Vec<Kind>, Vec<Kind>) = ranked.partition(|kind| named.contains(kind));
+    [first, others].concat()
 }
 
 /// Returns the kind of question that a phrase implies by itself; `None` if it implies none.

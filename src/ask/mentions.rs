@@ -6,7 +6,7 @@
 mod settle;
 mod tokens;
 
-use std::{collections::HashMap, ops::Range, sync::OnceLock};
+use std::{cmp::Reverse, ops::Range};
 
 use self::{settle::settle, tokens::tokens};
 use crate::{
@@ -14,12 +14,11 @@ use crate::{
         Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
         number_word, same_sort, synonyms,
     },
-    schema::{Schema, Words, is_form},
+    schema::{FieldValue, Schema, Words, types_of, words_of},
 };
 use agent_ground::words::{fold, is_question_word, is_stop_word, name_words, nearest};
-use agent_index::IndexedBase;
 use agent_kb::{
-    FieldId, NodeId, RelationId, TypeId,
+    FieldId, Kb, NodeId, RelationId, TypeId,
     table::{
         dates::{DateSpan, date_at},
         has_value,
@@ -29,9 +28,6 @@ use agent_kb::{
 
 /// Maximum number of words of a question; longer questions are refused.
 pub(crate) const MAX_WORDS: usize = 120;
-/// Maximum number of values in the sample of a field; if there are more, the field's values are not
-/// searched in questions.
-const MAX_VALUES: usize = 500;
 /// Minimum length in characters of a word that may be a typo, and of a suggested correction.
 const MIN_MISSPELLED: usize = 4;
 /// Maximum number of words in a phrase of the lexicon or in a name of the schema.
@@ -69,17 +65,6 @@ pub(crate) struct Token {
     /// Whether the token may be part of a name by its spelling: it has a digit, or it has a capital
     /// and is not the first token.
     marked: bool,
-}
-
-/// A value that nodes of one type have in a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FieldValue {
-    /// The type of the nodes that have this value.
-    pub kind: TypeId,
-    /// The field.
-    pub field: FieldId,
-    /// The normalised value.
-    pub key: String,
 }
 
 /// Something that a question names: nodes, field values, or both, with the same name.
@@ -168,8 +153,8 @@ impl Mentions {
     /// Returns the tokens that do not belong to names of nodes or values.
     pub(crate) fn outside_names(&self) -> impl Iterator<Item = &Token> {
         let is_name = |own: &Mention| matches!(own.what, What::Thing(_) | What::NoThing(_));
-        let own = (0..self.all.len()).filter(move |at| !self.all.get(*at).is_some_and(is_name));
-        own.flat_map(|at| self.said(at))
+        let own = self.all.iter().filter(move |own| !is_name(own));
+        own.flat_map(|own| &self.tokens[own.at.clone()])
     }
 }
 
@@ -178,75 +163,33 @@ fn word(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.word.as_str())
 }
 
-/// Field values by their first folded word; for each value, all its folded words and the value.
-type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
-
-/// The field values that questions may mention, by their first word; collected from samples when
-/// they are first needed.
-#[derive(Default)]
-pub(crate) struct Values(OnceLock<ByFirstWord>);
-
-impl Values {
-    fn get(&self, base: &IndexedBase, schema: &Schema) -> &ByFirstWord {
-        self.0.get_or_init(|| {
-            let mut values = ByFirstWord::new();
-            for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
-                for sample in schema.samples(base, kind) {
-                    if sample.kind.is_number() || sample.values.len() > MAX_VALUES {
-                        continue;
-                    }
-                    for value in &sample.values {
-                        let words: Vec<String> =
-                            name_words(value).map(|(_, word)| word.into_owned()).collect();
-                        let Some(first) = words.first().cloned() else { continue };
-                        let field = FieldValue { kind, field: sample.field, key: category(value) };
-                        values.entry(first).or_default().push((words, field));
-                    }
-                }
-            }
-            values
-        })
+/// Returns the known word (of the lexicon, the schema or a field value) with the fewest edits from
+/// `word`, which may be a typo of it: at most 1 edit, or 2 if `word` has 8 or more characters.
+/// `None` if there is no such word.
+pub(crate) fn correction(schema: &Schema, word: &str) -> Option<String> {
+    let word = fold(word);
+    let (n, is_word) = (word.chars().count(), word.chars().all(char::is_alphabetic));
+    if n < MIN_MISSPELLED || !is_word {
+        return None;
     }
-
-    /// Returns the known word (of the lexicon, the schema or a field value) with the fewest edits
-    /// from `word`, which may be a typo of it: at most 1 edit, or 2 if `word` has 8 or more
-    /// characters. `None` if there is no such word.
-    pub(crate) fn nearest(
-        &self,
-        base: &IndexedBase,
-        schema: &Schema,
-        word: &str,
-    ) -> Option<String> {
-        let word = fold(word);
-        let (n, is_word) = (word.chars().count(), word.chars().all(char::is_alphabetic));
-        if n < MIN_MISSPELLED || !is_word {
-            return None;
-        }
-        let of_schema = [&schema.types, &schema.fields, &schema.relations].into_iter().flatten();
-        let of_schema = of_schema.flat_map(|name| &name.words).map(String::as_str);
-        let of_values = self.get(base, schema).values().flatten();
-        let of_values = of_values.flat_map(|(words, _)| words).map(String::as_str);
-        let of_questions = PHRASES.iter().flat_map(|(phrase, _)| phrase.split(' '));
-        let known = of_schema.chain(of_questions).chain(of_values);
-        // The first letter is rarely wrong, and a short word becomes another by one edit.
-        let known = known.filter(|known| {
-            *known != word
-                && known.chars().next() == word.chars().next()
-                && known.chars().count() >= MIN_MISSPELLED
-        });
-        let known = known.filter(|known| !known.starts_with(&*word) && !word.starts_with(*known));
-        nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
-    }
+    let of_schema = schema.names().flat_map(|name| &name.words).map(String::as_str);
+    let of_values = schema.values().values().flatten();
+    let of_values = of_values.flat_map(|(words, _)| words).map(String::as_str);
+    let of_questions = PHRASES.iter().flat_map(|(phrase, _)| phrase.split(' '));
+    let known = of_schema.chain(of_questions).chain(of_values);
+    // The first letter is rarely wrong, and a short word becomes another by one edit.
+    let known = known.filter(|known| {
+        known.chars().next() == word.chars().next()
+            && known.chars().count() >= MIN_MISSPELLED
+            && !known.starts_with(&*word)
+            && !word.starts_with(*known)
+    });
+    nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
 }
 
 /// Splits the question `text` into mentions; ambiguous mentions get their meaning in context.
-pub(crate) fn mentions(
-    base: &IndexedBase,
-    schema: &Schema,
-    values: &Values,
-    text: &str,
-) -> Mentions {
-    let tokens = tokens(base, text);
+pub(crate) fn mentions(schema: &Schema, text: &str) -> Mentions {
+    let tokens = tokens(schema, text);
     let (mut all, mut taken) = (Vec::new(), vec![false; tokens.len()]);
     let mut take = |at: Range<usize>, what: What, taken: &mut [bool]| {
         let own = taken.get_mut(at.clone()).filter(|own| !own.is_empty() && !own.contains(&true));
@@ -255,14 +198,15 @@ pub(crate) fn mentions(
             all.push(Mention { at, what });
         }
     };
-    let reader = Reader { base, schema, values: values.get(base, schema), text, tokens: &tokens };
+    let reader = Reader { schema, kb: &schema.base.kb, text, tokens: &tokens };
     for (at, what) in reader.things() {
         take(at, what, &mut taken);
     }
     for read in [Reader::phrase, Reader::part] {
         let mut at = 0;
         while at < tokens.len() {
-            at = match read(&reader, at, &taken) {
+            let read = if taken[at] { None } else { read(&reader, at, &taken) };
+            at = match read {
                 Some((end, what)) => {
                     take(at..end, what, &mut taken);
                     end.max(at + 1)
@@ -271,17 +215,18 @@ pub(crate) fn mentions(
             };
         }
     }
-    let left = (0..tokens.len()).filter(|at| taken.get(*at) == Some(&false));
+    let left = (0..tokens.len()).filter(|at| !taken[*at]);
     all.extend(left.map(|at| Mention { at: at..at + 1, what: reader.left(at) }));
     all.sort_by_key(|mention| mention.at.start);
-    find_rare_values(base, schema, &mut all);
-    settle(base, schema, &tokens, &mut all);
+    find_rare_values(schema, &mut all);
+    settle(schema, &tokens, &mut all);
     Mentions { tokens, all }
 }
 
 /// Adds field values that were missing from the samples: for a name or quotation after the mention
 /// of a field, searches all nodes for that value of the field.
-fn find_rare_values(base: &IndexedBase, schema: &Schema, all: &mut [Mention]) {
+fn find_rare_values(schema: &Schema, all: &mut [Mention]) {
+    let kb = &schema.base.kb;
     for at in 1..all.len() {
         let (before, own) = all.split_at_mut(at);
         let nothing = |mention: &&Mention| {
@@ -294,25 +239,25 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, all: &mut [Mention]) {
         else {
             continue;
         };
-        let Some(mention) = own.first_mut() else { continue };
-        let (mut thing, text) = match &mention.what {
-            What::Thing(thing) => (thing.clone(), thing.text.clone()),
-            What::NoThing(text) => (Thing { text: text.clone(), ..Thing::default() }, text.clone()),
+        let mention = &mut own[0];
+        let mut thing = match &mention.what {
+            What::Thing(thing) => thing.clone(),
+            What::NoThing(text) => Thing { text: text.clone(), ..Thing::default() },
             _ => continue,
         };
-        let key = category(&text);
-        for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
-            for (field, _) in fields {
-                let known =
-                    thing.values.iter().any(|value| value.field == *field && value.kind == kind);
-                let Some(sample) = schema.sample(base, kind, *field).filter(|_| !known) else {
-                    continue;
-                };
-                if sample.kind.groups()
+        let key = category(&thing.text);
+        for kind in types_of(kb) {
+            for &(field, _) in fields {
+                let value = FieldValue { kind, field, key: key.clone() };
+                let is_same =
+                    |known: &FieldValue| (known.kind, known.field) == (value.kind, value.field);
+                if !thing.values.iter().any(is_same)
+                    && let Some(sample) = schema.sample(kind, field)
+                    && sample.kind.groups()
                     && !sample.kind.is_number()
-                    && has_value(&base.kb, kind, *field, sample.kind, &key)
+                    && has_value(kb, kind, field, sample.kind, &key)
                 {
-                    thing.values.push(FieldValue { kind, field: *field, key: key.clone() });
+                    thing.values.push(value);
                 }
             }
         }
@@ -333,11 +278,10 @@ fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     (same && (end.word == *last || plural)).then_some(name.len())
 }
 
-/// One question, with the base, schema and values that its words are looked up in.
+/// One question, with the base and the schema that its words are looked up in.
 struct Reader<'a> {
-    base: &'a IndexedBase,
     schema: &'a Schema,
-    values: &'a ByFirstWord,
+    kb: &'a Kb,
     text: &'a str,
     tokens: &'a [Token],
 }
@@ -349,51 +293,48 @@ impl Reader<'_> {
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
-        for name in self.base.entities.exact_mentions(self.text) {
-            let (Some(first), Some(last)) =
-                (words.get(name.words.start), words.get(name.words.end.saturating_sub(1)))
-            else {
-                continue;
-            };
+        for name in self.schema.base.entities.exact_mentions(self.text) {
+            let (first, last) = (&words[name.words.start], &words[name.words.end - 1]);
             let at = self.between(first.start, last.end);
-            if !name.quoted && self.is_in_schema_name(&at) {
+            if at.is_empty() || !name.quoted && self.is_in_schema_name(&at) {
                 continue;
             }
-            let names = name.quoted
+            let is_beside_type = |&node: &NodeId| {
+                let kind = usize::from(self.kb.node_type(node).0);
+                self.schema.types.get(kind).is_some_and(|kind| self.is_beside(&at, kind))
+            };
+            if name.quoted
                 || self.is_apart(&at) && (name.marked || !self.is_common(&at))
-                || name.nodes.iter().any(|&node| {
-                    let kind = usize::from(self.base.kb.node_type(node).0);
-                    self.is_beside(&at, self.schema.types.get(kind))
-                });
-            if !at.is_empty() && names {
+                || name.nodes.iter().any(is_beside_type)
+            {
                 let text = self.with_signs(first.start, last.end).to_owned();
                 let nodes = self.called(&text, name.nodes);
                 found.push((at, Thing { text, nodes, values: Vec::new() }));
             }
         }
         for (at, thing) in self.in_small_letters() {
-            let is_new = |(other, _): &(Range<usize>, Thing)| !other.contains(&at.start);
-            if found.iter().all(is_new) {
+            if !found.iter().any(|(other, _)| other.contains(&at.start)) {
                 found.push((at, thing));
             }
         }
         for (at, value) in self.valued() {
-            let text = self.written(&at);
             match found.iter_mut().find(|(other, _)| *other == at) {
                 Some((_, thing)) => thing.values.push(value),
-                None => found.push((at, Thing { text, nodes: Vec::new(), values: vec![value] })),
+                None => {
+                    let text = self.written(&at);
+                    found.push((at, Thing { text, nodes: Vec::new(), values: vec![value] }));
+                }
             }
         }
-        let mut things: Vec<(Range<usize>, What)> = Vec::new();
-        for at in self.quotations() {
-            let exact = found.iter().find(|(other, _)| *other == at);
-            let what = match exact {
+        let quoted = self.quotations().into_iter().map(|at| {
+            let what = match found.iter().find(|(other, _)| *other == at) {
                 Some((_, thing)) => What::Thing(thing.clone()),
                 None => What::NoThing(self.written(&at)),
             };
-            things.push((at, what));
-        }
-        found.sort_by_key(|(at, _)| (std::cmp::Reverse(at.len()), at.start));
+            (at, what)
+        });
+        let mut things: Vec<(Range<usize>, What)> = quoted.collect();
+        found.sort_by_key(|(at, _)| (Reverse(at.len()), at.start));
         things.extend(found.into_iter().map(|(at, thing)| (at, What::Thing(thing))));
         things
     }
@@ -401,23 +342,22 @@ impl Reader<'_> {
     /// Whether the tokens in a range are part of a longer name of a type or field in the question:
     /// `Google` in `google scholar citations`.
     fn is_in_schema_name(&self, at: &Range<usize>) -> bool {
-        let names = self.schema.types.iter().chain(&self.schema.fields);
         let is_around = |own: &Words| {
             let n = own.words.len();
-            let starts = at.end.saturating_sub(n)..=at.start;
-            n > at.len()
-                && starts.into_iter().any(|start| {
-                    let said = self.tokens.get(start..start + n).unwrap_or_default();
-                    said.len() == n && self.begins_with(said, &own.words)
-                })
+            let mut starts = at.end.saturating_sub(n)..=at.start;
+            let is_said = |start| {
+                let said = self.tokens.get(start..start + n);
+                said.is_some_and(|said| self.begins_with(said, &own.words))
+            };
+            n > at.len() && starts.any(is_said)
         };
-        names.into_iter().any(is_around)
+        self.schema.types.iter().chain(&self.schema.fields).any(is_around)
     }
 
     /// Whether tokens begin with the given words or other forms of them.
     fn begins_with(&self, tokens: &[Token], words: &[String]) -> bool {
         let is_form = |(token, word): (&Token, &String)| {
-            token.word == *word || token.stem == *self.base.stems.stem(word)
+            token.word == *word || token.stem == *self.schema.base.stems.stem(word)
         };
         words.len() <= tokens.len() && tokens.iter().zip(words).all(is_form)
     }
@@ -437,10 +377,8 @@ impl Reader<'_> {
                 continue;
             }
             let text = self.written(&span);
-            let mut nodes = self.named(token);
-            nodes.retain(|&node| {
-                token.marked || !self.schema.has_symbols(self.base, self.base.kb.node_type(node))
-            });
+            let mut nodes = self.schema.nodes_named(&token.word);
+            nodes.retain(|&node| token.marked || !self.schema.has_symbols(self.kb.node_type(node)));
             let nodes = self.called(&text, nodes);
             if !nodes.is_empty() {
                 found.push((span, Thing { text, nodes, values: Vec::new() }));
@@ -449,28 +387,19 @@ impl Reader<'_> {
         found
     }
 
-    /// Returns the nodes that a word names, in any case of its letters and even if it has other
-    /// meanings.
-    fn named(&self, token: &Token) -> Vec<NodeId> {
-        let mentions = self.base.entities.exact_mentions(&format!("\"{}\"", token.word));
-        mentions.into_iter().flat_map(|mention| mention.nodes).collect()
-    }
-
     /// Returns the text between two byte positions, extended by adjacent signs that may belong to a
     /// name: `C++`, `.NET`.
     fn with_signs(&self, start: usize, end: usize) -> &str {
-        let behind = self.text.get(end..).unwrap_or_default();
+        let behind = &self.text[end..];
         let signs = behind.len() - behind.trim_start_matches(['+', '#', '*']).len();
-        let before = self.text.get(..start).unwrap_or_default();
-        let point = usize::from(before.ends_with(" ."));
-        self.text.get(start - point..end + signs).unwrap_or_default()
+        let point = usize::from(self.text[..start].ends_with(" ."));
+        &self.text[start - point..end + signs]
     }
 
     /// Whether all tokens in a range are common nouns: synonyms of types or fields, or words for
     /// nodes of any type.
     fn is_common(&self, at: &Range<usize>) -> bool {
-        let own = self.tokens.get(at.clone()).unwrap_or_default();
-        own.iter().all(|token| {
+        self.tokens[at.clone()].iter().all(|token| {
             same_sort(&token.word).next().is_some()
                 || !synonyms(&token.word).is_empty()
                 || is_anything(&token.word)
@@ -480,21 +409,14 @@ impl Reader<'_> {
     /// Returns those of the nodes whose name is `text`, ignoring case; if there are none, those
     /// whose name has the same folded words; if there are none, all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
-        let kb = &self.base.kb;
-        let words =
-            |text: &str| name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>();
-        let said = words(text);
-        for is_called in [
-            &(|node: NodeId| kb.name(node).to_lowercase() == text.to_lowercase())
-                as &dyn Fn(NodeId) -> bool,
-            &|node: NodeId| words(kb.name(node)) == said,
-        ] {
-            let own: Vec<NodeId> = nodes.iter().copied().filter(|&node| is_called(node)).collect();
-            if !own.is_empty() {
-                return own;
-            }
+        let text_words = words_of(text);
+        let is_called = |&node: &NodeId| self.kb.name(node).to_lowercase() == text.to_lowercase();
+        let has_words = |&node: &NodeId| words_of(self.kb.name(node)) == text_words;
+        let mut own: Vec<NodeId> = nodes.iter().copied().filter(is_called).collect();
+        if own.is_empty() {
+            own = nodes.iter().copied().filter(has_words).collect();
         }
-        nodes
+        if own.is_empty() { nodes } else { own }
     }
 
     /// Returns the range of the tokens between two byte positions of the text.
@@ -504,20 +426,16 @@ impl Reader<'_> {
         first..last.max(first)
     }
 
+    /// Returns the text of the tokens in a range, which must not be empty.
     fn written(&self, at: &Range<usize>) -> String {
-        let own = self.tokens.get(at.clone()).unwrap_or_default();
-        match (own.first(), own.last()) {
-            (Some(first), Some(last)) => {
-                self.text.get(first.range.start..last.range.end).unwrap_or_default().to_owned()
-            }
-            _ => String::new(),
-        }
+        let (first, last) = (&self.tokens[at.start], &self.tokens[at.end - 1]);
+        self.text[first.range.start..last.range.end].to_owned()
     }
 
     /// Whether the tokens in a range may be a name: one of them is marked ([`Token`]), or occurs in
     /// neither the schema nor the lexicon. Numbers alone are not a name.
     fn is_apart(&self, at: &Range<usize>) -> bool {
-        let own = self.tokens.get(at.clone()).unwrap_or_default();
+        let own = &self.tokens[at.clone()];
         let number = own.iter().all(|token| token.number.is_some());
         let plain = |token: &Token| {
             is_cue(&token.word) || is_filler(&token.word) || self.schema.says(&token.stem)
@@ -528,20 +446,21 @@ impl Reader<'_> {
     /// Finds the known field values in the question, with their token ranges.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
-        let quotations = self.quotations();
+        let (values, quotations) = (self.schema.values(), self.quotations());
         for (start, token) in self.tokens.iter().enumerate() {
-            let singular = token.word.strip_suffix('s').unwrap_or_default();
-            let known = [token.word.as_str(), singular].into_iter();
-            for (words, value) in known.filter_map(|word| self.values.get(word)).flatten() {
+            let singular = token.word.strip_suffix('s');
+            let known = [Some(token.word.as_str()), singular].into_iter().flatten();
+            for (words, value) in known.filter_map(|word| values.get(word)).flatten() {
                 let at = start..start + words.len();
-                let own = self.tokens.get(at.clone()).unwrap_or_default();
-                let same = own.len() == words.len()
-                    && (own.iter().zip(words).all(|(token, word)| token.word == *word)
-                        || matches!((own, words.as_slice()), ([token], [word])
-                            if token.word.strip_suffix('s') == Some(word)));
-                let field = self.schema.fields.get(usize::from(value.field.0));
-                let beside = || self.is_beside(&at, field);
-                if same && (quotations.contains(&at) || self.is_apart(&at) || beside()) {
+                let Some(own) = self.tokens.get(at.clone()) else { continue };
+                let same = own.iter().zip(words).all(|(token, word)| token.word == *word)
+                    || words.len() == 1 && singular == Some(&words[0]);
+                let is_name = || {
+                    quotations.contains(&at)
+                        || self.is_apart(&at)
+                        || self.is_beside(&at, self.schema.field(value.field))
+                };
+                if same && is_name() {
                     found.push((at, value.clone()));
                 }
             }
@@ -551,27 +470,22 @@ impl Reader<'_> {
 
     /// Whether the schema name `name` is one word that stands directly before or after the tokens
     /// in a range: `priority` after `high`.
-    fn is_beside(&self, at: &Range<usize>, name: Option<&Words>) -> bool {
-        let places = [at.start.checked_sub(1), Some(at.end)].into_iter().flatten();
-        let mut beside = places.filter_map(|place| self.tokens.get(place));
-        name.is_some_and(|own| beside.any(|token| own.words == [token.word.as_str()]))
+    fn is_beside(&self, at: &Range<usize>, name: &Words) -> bool {
+        let mut places = [at.start.checked_sub(1), Some(at.end)].into_iter().flatten();
+        places.any(|place| {
+            self.tokens.get(place).is_some_and(|token| name.words == [token.word.as_str()])
+        })
     }
 
     /// Returns the token ranges of the quoted phrases, in order.
     fn quotations(&self) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
-        let mut rest = 0;
-        while let Some(text) = self.text.get(rest..) {
-            let mark = |(at, c)| QUOTES.iter().find(|(open, _)| *open == c).map(|pair| (at, *pair));
-            let Some((at, (open, close))) = text.char_indices().find_map(mark) else { break };
+        let mark = |(at, c)| QUOTES.iter().find(|(open, _)| *open == c).map(|pair| (at, *pair));
+        let (mut found, mut rest) = (Vec::new(), 0);
+        while let Some((at, (open, close))) = self.text[rest..].char_indices().find_map(mark) {
             let begin = rest + at + open.len_utf8();
-            let Some(length) = self.text.get(begin..).and_then(|text| text.find(close)) else {
-                break;
-            };
+            let Some(length) = self.text[begin..].find(close) else { break };
             let tokens = self.between(begin, begin + length);
-            if !tokens.is_empty() {
-                found.push(tokens);
-            }
+            found.extend((!tokens.is_empty()).then_some(tokens));
             rest = begin + length + close.len_utf8();
         }
         found
@@ -582,75 +496,64 @@ impl Reader<'_> {
     /// and relations and phrases of the lexicon; of equally long matches, the first in this order.
     /// `None` if nothing begins there.
     fn phrase(&self, at: usize, taken: &[bool]) -> Option<(usize, What)> {
-        if *taken.get(at)? {
-            return None;
-        }
-        let token = self.tokens.get(at)?;
         if let Some((span, end)) = self.date(at, taken) {
             return Some((end, What::Date(span)));
         }
+        let own = self.free(at, taken, MAX_PHRASE);
+        let token = own.first()?;
         if let Some((number, unit)) = &token.number {
             return Some((at + 1, What::Number(*number, unit.clone())));
         }
-        let free = taken.iter().skip(at).take_while(|own| !**own).count();
-        let own = self.tokens.get(at..at + free.min(MAX_PHRASE))?;
         let names = |name: &Words| {
             let words = Some(name.words.len()).filter(|n| *n > 0);
             let words = words.filter(|_| self.begins_with(own, &name.words));
             words.or_else(|| (token.word == name.joined).then_some(1))
         };
-        let mut best: Option<(usize, What)> = None;
-        let mut better = |n: usize, what: What| {
-            if best.as_ref().is_none_or(|(most, _)| n > *most) {
-                best = Some((n, what));
-            }
-        };
-        for (id, kind) in self.schema.types.iter().enumerate() {
-            if let Some(n) = names(kind) {
-                better(n, What::Type(TypeId(id as u16)));
-            }
-        }
-        for (id, field) in self.schema.fields.iter().enumerate() {
-            if let Some(n) = names(field) {
-                better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
-            }
-        }
+        let types = (0..).map(TypeId).zip(&self.schema.types);
+        let types = types.filter_map(|(id, kind)| Some((names(kind)?, What::Type(id))));
+        let fields = (0..).map(FieldId).zip(&self.schema.fields);
+        let fields =
+            fields.filter_map(|(id, field)| Some((names(field)?, What::Field(vec![(id, 1.0)]))));
         let is_type = same_sort(&token.word).next().is_some()
             || self.schema.type_meant(&token.stem).is_some();
-        for (id, relation) in self.schema.relations.iter().enumerate() {
-            let nouns = self.schema.nouns.get(id).filter(|_| !is_type);
-            let own_noun = nouns.and_then(|nouns| noun(nouns, own));
-            if let Some(n) = noun(&relation.words, own).or(own_noun) {
-                better(n, What::Links(RelationId(id as u16)));
-            }
-        }
+        let relations = self.schema.relations.iter().zip(&self.schema.nouns);
+        let links = (0..).map(RelationId).zip(relations).filter_map(|(id, (relation, nouns))| {
+            let own_noun = || noun(nouns, own).filter(|_| !is_type);
+            Some((noun(&relation.words, own).or_else(own_noun)?, What::Links(id)))
+        });
         let has_amount = self.schema.fields.iter().any(|field| field.joined == "amount");
-        for (phrase, cue) in PHRASES.iter() {
-            let words: Vec<&str> = phrase.split(' ').collect();
-            let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
+        let phrases = PHRASES.iter().filter_map(|(phrase, cue)| {
+            let n = phrase.split(' ').count();
+            let said = own.get(..n)?.iter().map(|token| token.word.as_str());
             // `more than 20 and less than 50` are two bounds.
-            let goes_on = self.tokens.get(at + words.len()).is_some_and(|next| {
-                matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
-            });
+            let goes_on = || {
+                self.tokens.get(at + n).is_some_and(|next| {
+                    matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
+                })
+            };
             // With a field `amount`, `the total amount of transactions` is its sum.
             let is_field = *phrase == "amount of" && has_amount;
-            if words.len() <= own.len() && same && !goes_on && !is_field {
-                better(words.len(), What::Cue(*cue));
-            }
-        }
-        let (n, what) = best?;
+            let is_said = said.eq(phrase.split(' ')) && !goes_on() && !is_field;
+            is_said.then_some((n, What::Cue(*cue)))
+        });
+        let all = types.chain(fields).chain(links).chain(phrases);
+        let (n, what) = all.min_by_key(|(n, _)| Reverse(*n))?;
         Some((at + n, what))
+    }
+
+    /// Returns the free tokens from token `at` on, up to the next one that is taken, at most `n`.
+    fn free(&self, at: usize, taken: &[bool], n: usize) -> &[Token] {
+        let free = taken.iter().skip(at).take_while(|own| !**own).count();
+        &self.tokens[at..at + free.min(n)]
     }
 
     /// Returns the date that begins at token `at`, and the position of the token after the date;
     /// `None` if there is no date or only a year.
     fn date(&self, at: usize, taken: &[bool]) -> Option<(DateSpan, usize)> {
-        let is_free = |at: usize| taken.get(at) == Some(&false);
-        let own = self.tokens.iter().enumerate();
-        let words = own.map(|(at, token)| {
-            (token.range.clone(), if is_free(at) { token.word.as_str() } else { "" })
-        });
-        let words: Vec<(Range<usize>, &str)> = words.collect();
+        let own = self.tokens.iter().zip(taken);
+        let words: Vec<(Range<usize>, &str)> = own
+            .map(|(token, taken)| (token.range.clone(), if *taken { "" } else { &*token.word }))
+            .collect();
         let (span, end) = date_at(self.text, &words, at)?;
         (!span.is_year() && end <= self.tokens.len()).then_some((span, end))
     }
@@ -659,35 +562,22 @@ impl Reader<'_> {
     /// name or by a synonym, and the position of the token after these words. `None` if they
     /// mention none.
     fn part(&self, at: usize, taken: &[bool]) -> Option<(usize, What)> {
-        if *taken.get(at)? {
-            return None;
-        }
-        let free = taken.iter().skip(at).take_while(|own| !**own).count();
-        let own = self.tokens.get(at..at + free.min(MAX_PARTIAL))?;
+        let own = self.free(at, taken, MAX_PARTIAL);
         let token = own.first().filter(|token| !is_filler(&token.word))?;
         let is_exact = |name: &Words| name.stems.contains(&token.stem);
-        let is_exact_field = |(field, _): &(FieldId, f32)| {
-            self.schema.fields.get(usize::from(field.0)).is_some_and(is_exact)
-        };
-        let of_type = self.schema.types.iter().enumerate().filter_map(|(id, kind)| {
-            let said = kind.stems.iter().any(|own| is_form(own, &token.stem));
-            said.then_some((kind.stems.len(), id))
-        });
-        let of_type = of_type.min();
+        let is_exact_field = |(field, _): &(FieldId, f32)| is_exact(self.schema.field(*field));
+        let types = || (0..).map(TypeId).zip(&self.schema.types);
+        let of_type = types().filter(|(_, kind)| kind.says(&token.stem));
+        let of_type = of_type.min_by_key(|(_, kind)| kind.stems.len());
         for n in (1..=own.len()).rev() {
-            let said: Vec<&str> = own[..n]
-                .iter()
-                .filter(|token| !is_filler(&token.word))
-                .map(|token| token.stem.as_str())
+            let said = own[..n].iter().filter(|token| !is_filler(&token.word));
+            let said: Vec<&str> = said.map(|token| token.stem.as_str()).collect();
+            let share = |field: &Words| (said.len() as f32 / field.stems.len() as f32).min(1.0);
+            let fields = (0..).map(FieldId).zip(&self.schema.fields);
+            let mut fields: Vec<(FieldId, f32)> = fields
+                .filter(|(_, field)| said.iter().all(|stem| field.says(stem)))
+                .map(|(id, field)| (id, share(field)))
                 .collect();
-            let mut fields: Vec<(FieldId, f32)> = Vec::new();
-            for (id, field) in self.schema.fields.iter().enumerate() {
-                let has = |stem: &&str| field.stems.iter().any(|own| is_form(own, stem));
-                if said.iter().all(has) {
-                    let share = said.len() as f32 / field.stems.len() as f32;
-                    fields.push((FieldId(id as u16), share.min(1.0)));
-                }
-            }
             // An exact stem excludes other forms: `genes` is a gene, not `generif`.
             if said.len() == 1
                 && (self.schema.types.iter().any(is_exact) || fields.iter().any(is_exact_field))
@@ -698,16 +588,14 @@ impl Reader<'_> {
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
                 // A type wins if the word is at least as large a share of its name.
                 let part = |(field, _): &(FieldId, f32)| {
-                    let own = self.schema.fields.get(field.0 as usize);
-                    own.map_or(0.0, |own| said.len() as f32 / own.words.len() as f32)
+                    said.len() as f32 / self.schema.field(*field).words.len() as f32
                 };
                 let share = fields.iter().map(part).fold(0.0, f32::max);
-                if let Some((words, id)) = of_type.filter(|_| n == 1)
-                    && (1.0 / words as f32 >= share
-                        || self.schema.types.get(id).is_some_and(is_exact)
-                            && !fields.iter().any(is_exact_field))
+                if let Some((id, kind)) = of_type.filter(|_| n == 1)
+                    && (1.0 / kind.stems.len() as f32 >= share
+                        || is_exact(kind) && !fields.iter().any(is_exact_field))
                 {
-                    return Some((at + 1, What::Type(TypeId(id as u16))));
+                    return Some((at + 1, What::Type(id)));
                 }
                 if n == 1 && self.states_degree(at, &fields) {
                     return Some((at + 1, self.unknown(token)));
@@ -724,15 +612,14 @@ impl Reader<'_> {
         }
         // `causes` is the relation of that name, not a form of `causal agent`.
         let links = self.schema.relations.iter().any(is_exact);
-        let of_type =
-            of_type.filter(|(_, id)| !links || self.schema.types.get(*id).is_some_and(is_exact));
-        if let Some((_, id)) = of_type {
-            return Some((at + 1, What::Type(TypeId(id as u16))));
-        }
+        let of_type = of_type.filter(|(_, kind)| !links || is_exact(kind));
         let others: Vec<&str> = same_sort(&token.word).collect();
         let is_same = |kind: &Words| kind.words.iter().any(|word| others.contains(&word.as_str()));
-        let kind = self.schema.types.iter().position(is_same).map(|id| TypeId(id as u16));
-        if let Some(kind) = kind.or_else(|| self.schema.type_meant(&token.stem)) {
+        let kind = of_type
+            .or_else(|| types().find(|(_, kind)| is_same(kind)))
+            .map(|(id, _)| id)
+            .or_else(|| self.schema.type_meant(&token.stem));
+        if let Some(kind) = kind {
             return Some((at + 1, What::Type(kind)));
         }
         if self.schema.is_of_relation(&token.stem) || self.schema.means_relation(&token.stem) {
@@ -748,9 +635,8 @@ impl Reader<'_> {
     fn states_degree(&self, at: usize, fields: &[(FieldId, f32)]) -> bool {
         let said = word(self.tokens, at);
         let before = at.checked_sub(1).map_or("", |before| word(self.tokens, before));
-        let own = |(field, _): &(FieldId, f32)| self.schema.fields.get(usize::from(field.0));
-        let names: Vec<&str> =
-            fields.iter().filter_map(own).flat_map(|own| &own.words).map(String::as_str).collect();
+        let words = fields.iter().flat_map(|(field, _)| &self.schema.field(*field).words);
+        let names: Vec<&str> = words.map(String::as_str).collect();
         let is_adjective = is_degree(said) || names.iter().any(|name| is_adjective_of(said, name));
         !names.is_empty()
             && is_adjective
@@ -761,12 +647,10 @@ impl Reader<'_> {
     /// Returns the fields whose names contain the stem of one of these words, each with the share
     /// of its name that one word makes up.
     fn meant(&self, names: &[&str]) -> Vec<(FieldId, f32)> {
-        let stems: Vec<String> =
-            names.iter().map(|name| self.base.stems.stem(name).into_owned()).collect();
-        let fields = self.schema.fields.iter().enumerate();
+        let fields = (0..).map(FieldId).zip(&self.schema.fields);
         fields
-            .filter(|(_, field)| field.stems.iter().any(|own| stems.contains(own)))
-            .map(|(id, field)| (FieldId(id as u16), 1.0 / field.stems.len() as f32))
+            .filter(|(_, field)| self.schema.is_called(field, names))
+            .map(|(id, field)| (id, 1.0 / field.stems.len() as f32))
             .collect()
     }
 
@@ -781,18 +665,17 @@ impl Reader<'_> {
         follows && token.word == "may"
             || (follows || before.word == "many" && self.tokens.get(at + 1).is_some_and(is_type))
                 && !is_stop_word(&token.word)
-                && !self.named(token).is_empty()
+                && !self.schema.nodes_named(&token.word).is_empty()
     }
 
     /// Returns the meaning of a token that nothing else explains: a number, a filler or an unknown
     /// word.
     fn left(&self, at: usize) -> What {
-        let Some(token) = self.tokens.get(at) else { return What::Filler };
-        let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
-        let is_number = before.is_some_and(|own| BEFORE_ONE.contains(&own.word.as_str()))
-            || !is_question_word(&token.word);
+        let token = &self.tokens[at];
+        let before = at.checked_sub(1).map(|before| word(self.tokens, before));
         if let Some(number) = number_word(&token.word)
-            && is_number
+            && (before.is_some_and(|before| BEFORE_ONE.contains(&before))
+                || !is_question_word(&token.word))
         {
             return What::Number(number, None);
         }
@@ -801,7 +684,7 @@ impl Reader<'_> {
             // The letter in `grade F`, `vitamin A` or `500 g` has an unknown meaning.
             true => {
                 let ends = at + 1 == self.tokens.len();
-                let asks = before.is_none_or(|own| is_question_word(&own.word));
+                let asks = before.is_none_or(is_question_word);
                 !ends && LETTERS.contains(&token.word.as_str()) && (!token.marked || asks)
             }
             false => is_filler(&token.word),
@@ -813,6 +696,6 @@ impl Reader<'_> {
     }
 
     fn unknown(&self, token: &Token) -> What {
-        What::Unknown(self.text.get(token.range.clone()).unwrap_or_default().to_owned())
+        What::Unknown(self.text[token.range.clone()].to_owned())
     }
 }

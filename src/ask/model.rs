@@ -13,7 +13,7 @@
 //! Does not depend on how models are reached, on the cost of replies or on the rules that read
 //! questions without a model.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value as Json, json};
@@ -21,16 +21,16 @@ use serde_json::{Value as Json, json};
 use crate::{
     AskError,
     answer::{Answered, LeftOut},
-    mentions::{FieldValue, Mentions, What},
+    mentions::{Mentions, What},
     plan::{Measure, Operation, Plan, TextColumn},
     run,
-    schema::Schema,
+    schema::{FieldValue, Schema, types_of},
     settled::settled,
 };
-use agent_index::{IndexedBase, excerpt::text_about};
+use agent_index::excerpt::text_about;
 use agent_infer::RequestBounds;
 use agent_kb::{
-    NodeId, TypeId,
+    Kb, NodeId, TypeId,
     table::{Budget, Column, ColumnKind, of_texts},
 };
 use agent_llm::{LlmError, RoleSpec};
@@ -130,7 +130,6 @@ struct CellsOfRow {
 /// A language model that writes the plans of questions about one base.
 #[derive(Clone, Copy)]
 pub(super) struct Model<'a> {
-    pub(super) base: &'a IndexedBase,
     pub(super) schema: &'a Schema,
     pub(super) assistant: &'a Arc<Assistant>,
 }
@@ -139,7 +138,11 @@ fn cut(text: &str, chars: usize) -> String {
     text.chars().take(chars).collect()
 }
 
-impl Model<'_> {
+impl<'a> Model<'a> {
+    fn kb(self) -> &'a Kb {
+        &self.schema.base.kb
+    }
+
     /// Answers a question by the model's plans. Of several readings, takes the one with number
     /// `wanted`, from 1; if `wanted` is `None`, takes the first if all have the same answer.
     pub(super) fn answer(
@@ -175,7 +178,7 @@ impl Model<'_> {
     /// by `wanted` as in [`answer`](Self::answer).
     fn run_all(self, plans: &[Json], wanted: Option<usize>) -> Result<Answered, AskError> {
         let read = |document: &Json| {
-            let plan = Plan::from_document(self.base, self.schema, document);
+            let plan = Plan::from_document(self.schema, document);
             let mut plan = plan.map_err(AskError::Plan)?;
             plan.assumed.push("the language model wrote the plan".to_owned());
             Ok(plan)
@@ -183,17 +186,18 @@ impl Model<'_> {
         // One wrong plan rejects the reply, so that the model corrects it.
         let plans: Vec<Plan> =
             plans.iter().take(MAX_PLANS).map(read).collect::<Result<_, AskError>>()?;
-        settled(&self.base.kb, plans.into_iter().map(Ok).collect(), wanted, |plan| self.run(plan))
+        let plans = plans.into_iter().map(Ok).collect();
+        settled(self.kb(), plans, wanted, |plan| self.run(plan))
     }
 
     /// Runs a plan; if it has text columns, the language model reads their cells first.
     pub(super) fn run(self, plan: &Plan) -> Result<Answered, AskError> {
         if plan.texts.is_empty() {
-            return run::run(self.base, plan, &[]);
+            return run::run(self.kb(), plan, &[]);
         }
         let (columns, left_out) = self.read_texts(plan)?;
-        plan.check_texts(self.base, self.schema, &columns).map_err(AskError::Plan)?;
-        let mut answered = run::run(self.base, plan, &columns)?;
+        plan.check(self.schema, &columns).map_err(AskError::Plan)?;
+        let mut answered = run::run(self.kb(), plan, &columns)?;
         answered.left_out.extend(left_out);
         Ok(answered)
     }
@@ -211,7 +215,7 @@ impl Model<'_> {
             lines.into_iter().map(|text| json!({"text": text})).collect()
         };
         json!({
-            "schema": schema_text(&self.base.kb),
+            "schema": schema_text(self.kb()),
             "fields": lines(self.fields()),
             "names": lines(self.names(question, mentions)),
             "failed": "",
@@ -222,16 +226,12 @@ impl Model<'_> {
     /// Describes the fields of every type, one line for each field: kind, unit, number of sampled
     /// nodes with a value, some values.
     fn fields(self) -> Vec<String> {
-        let kb = &self.base.kb;
+        let kb = self.kb();
         let mut lines = Vec::new();
-        for kind in (0..kb.types().len()).map(|kind| TypeId(kind as u16)) {
-            for sample in self.schema.samples(self.base, kind).iter().take(MAX_FIELDS) {
-                let values: Vec<String> = sample
-                    .values
-                    .iter()
-                    .take(SHOWN_VALUES)
-                    .map(|value| cut(value, EXAMPLE_CHARS))
-                    .collect();
+        for kind in types_of(kb) {
+            for sample in self.schema.samples(kind).iter().take(MAX_FIELDS) {
+                let values = sample.values.iter().take(SHOWN_VALUES);
+                let values: Vec<String> = values.map(|value| cut(value, EXAMPLE_CHARS)).collect();
                 let more = sample.values.len() > values.len();
                 lines.push(format!(
                     "{}.{}: {}{}, in {} of {}{}{}{}",
@@ -253,7 +253,7 @@ impl Model<'_> {
     /// Lists what the question may name, one line each, at most [`MAX_NAMES`]: first nodes whose
     /// names it spells out, then nodes linked to it, then values of fields.
     fn names(self, question: &str, mentions: &Mentions) -> Vec<String> {
-        let kb = &self.base.kb;
+        let kb = self.kb();
         let things = || {
             mentions.all.iter().filter_map(|mention| match &mention.what {
                 What::Thing(thing) => Some(thing),
@@ -261,15 +261,13 @@ impl Model<'_> {
             })
         };
         let mut nodes: Vec<NodeId> = things().flat_map(|thing| thing.nodes.clone()).collect();
-        let linked = self.base.entities.link(kb, question, &[], LINKED);
+        let linked = self.schema.base.entities.link(kb, question, &[], LINKED);
         nodes.extend(linked.ranking().into_iter().map(|(node, _)| node));
         // Groups nodes by name and type, in the order of their first nodes.
-        let mut place: BTreeMap<(&str, TypeId), usize> = BTreeMap::new();
         let mut named: Vec<(&str, TypeId, Vec<NodeId>)> = Vec::new();
         for node in nodes {
             let (name, kind) = (kb.name(node), kb.node_type(node));
-            let at = *place.entry((name, kind)).or_insert(named.len());
-            match named.get_mut(at) {
+            match named.iter_mut().find(|(own, of, _)| (*own, *of) == (name, kind)) {
                 Some((.., own)) if own.contains(&node) => {}
                 Some((.., own)) => own.push(node),
                 None => named.push((name, kind, vec![node])),
@@ -292,7 +290,7 @@ impl Model<'_> {
     /// filters on the plan's other columns. Returns the columns, with a cell for each row of the
     /// plan, and how many rows have no value, for each reason.
     fn read_texts(self, plan: &Plan) -> Result<(Vec<Column>, Vec<LeftOut>), AskError> {
-        let rows = run::rows(&self.base.kb, plan, &Budget::start())?;
+        let rows = run::rows(self.kb(), plan, &Budget::start())?;
         let left = self.without_texts(plan, &rows)?;
         let read = left.get(..left.len().min(MAX_READ)).unwrap_or_default();
         let (texts, unread) = self.read_cells(&plan.texts, read)?;
@@ -326,7 +324,7 @@ impl Model<'_> {
         known.texts = Vec::new();
         known.supposed = None;
         known.operation = Operation::Number(Measure::Rows);
-        let counted = run::run(self.base, &known, &[])?.counted;
+        let counted = run::run(self.kb(), &known, &[])?.counted;
         let own = |node: &NodeId| rows.binary_search(node).is_ok();
         Ok(counted.map_or_else(|| rows.to_vec(), |all| all.into_iter().filter(own).collect()))
     }
@@ -346,8 +344,8 @@ impl Model<'_> {
             .collect();
         let inputs = rows.chunks(ROWS_A_REQUEST).map(|nodes| {
             let text = |(n, &node): (usize, &NodeId)| {
-                let name = self.base.kb.name(node);
-                let text = text_about(self.base, node, &wanted, DOCUMENT_CHARS);
+                let name = self.kb().name(node);
+                let text = text_about(&self.schema.base, node, &wanted, DOCUMENT_CHARS);
                 json!({"n": n, "text": format!("{name}\n{text}")})
             };
             let texts: Vec<Json> = (1..).zip(nodes).map(text).collect();

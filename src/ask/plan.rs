@@ -14,7 +14,7 @@ use crate::{
     kind::Kind,
     lexicon::{Bound, Function},
 };
-use agent_kb::{MetapathStep, NodeId, TypeId, table::ColumnSpec};
+use agent_kb::{MetapathStep, NodeId, TypeId, distinct, table::ColumnSpec};
 
 /// The plan of a question: the rows, the columns, and the computation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,11 +154,10 @@ impl Test {
     /// Returns the indexes of the columns that must have a value in a row for the test to be
     /// decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
-        let mut tests = self.simple();
-        tests.retain(|test| {
+        let valued = |test: &&Self| {
             matches!(test, Self::Number { .. } | Self::Date { .. } | Self::Value { .. })
-        });
-        tests.into_iter().filter_map(Self::column).collect()
+        };
+        self.simple().into_iter().filter(valued).filter_map(Self::column).collect()
     }
 }
 
@@ -211,10 +210,7 @@ impl Operation {
 
     /// Returns the tests of the subjects and of the share.
     fn tests(&self) -> impl Iterator<Item = &Test> {
-        let shared = match self {
-            Self::Share(tests) => tests.as_slice(),
-            _ => &[],
-        };
+        let shared = if let Self::Share(tests) = self { tests.as_slice() } else { &[] };
         self.subjects().iter().map(|subject| &subject.test).chain(shared)
     }
 
@@ -223,7 +219,7 @@ impl Operation {
     fn own_columns(&self) -> Vec<usize> {
         match self {
             Self::Number(measure) | Self::Compare { measure, .. } => {
-                measure.column().into_iter().collect()
+                Vec::from_iter(measure.column())
             }
             Self::Groups { group, measure, .. } => {
                 measure.column().into_iter().chain([*group]).collect()
@@ -433,14 +429,6 @@ impl Change {
             change => change.tests().iter().flat_map(Test::columns).collect(),
         }
     }
-}
-
-/// Returns the items in ascending order, without duplicates.
-pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut items: Vec<T> = items.into_iter().collect();
-    items.sort_unstable();
-    items.dedup();
-    items
 }
 
 /// Reverses a metapath that starts at type `from`: the result leads from the end's type back to

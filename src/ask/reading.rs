@@ -23,6 +23,7 @@ mod tests;
 mod things;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     iter::successors,
 };
@@ -33,18 +34,18 @@ use crate::{
     lexicon::{Bound, Cue, Function, is_frequency},
     mentions::{COUNTS, Mentions, Thing, What},
     missing,
-    plan::{Operation, Plan, Test, distinct},
+    plan::{Operation, Plan, Test},
     reading::{
         asks::{asks_for_many, asks_surely, compares_names, counts},
         choices::Choices,
         dates::DateUse,
         numbers::{Bounded, NumberUse, is_year},
+        operation::YES_NO,
     },
     schema::{Schema, sampled},
 };
-use agent_index::IndexedBase;
 use agent_kb::{
-    FieldId, MetapathStep, TypeId,
+    FieldId, Kb, MetapathStep, TypeId, distinct,
     table::{ColumnKind, ColumnSpec, Sample, reached},
 };
 
@@ -55,7 +56,7 @@ const LOOKED_AT: usize = 1_000;
 /// The state of reading one question. Sets and maps refer to mentions by their index in
 /// `mentions.all`.
 struct Reading<'a> {
-    base: &'a IndexedBase,
+    kb: &'a Kb,
     schema: &'a Schema,
     mentions: &'a Mentions,
     text: &'a str,
@@ -91,7 +92,6 @@ struct Reading<'a> {
 /// # Errors
 /// [`AskError`], which says what is missing or not understood.
 pub(crate) fn read(
-    base: &IndexedBase,
     schema: &Schema,
     mentions: &Mentions,
     text: &str,
@@ -113,13 +113,12 @@ pub(crate) fn read(
     }
     let counts = counts(mentions);
     if !unknown.is_empty() {
-        let is_name =
-            |word: &&String| !base.entities.exact_mentions(&format!("\"{word}\"")).is_empty();
+        let is_name = |word: &&String| !schema.nodes_named(word).is_empty();
         let names = unknown.iter().filter(is_name).cloned().collect();
         return Err(AskError::Unknown { words: unknown, names, near: Vec::new(), counts });
     }
     let mut reading = Reading {
-        base,
+        kb: &schema.base.kb,
         schema,
         changed: supposition::supposed(mentions, text),
         mentions,
@@ -182,7 +181,7 @@ impl Reading<'_> {
     /// Returns the phrases of the lexicon with the indexes of their mentions: those in the
     /// assumption if `changed`, else those outside.
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
-        let own = move |at: &usize| self.changed.get(*at) == Some(&changed);
+        let own = move |at: &usize| self.changed[*at] == changed;
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
     }
 
@@ -230,6 +229,42 @@ impl Reading<'_> {
         self.cue(self.beside(at, step)?)
     }
 
+    /// Returns the fields that a mention may mean.
+    fn fields_at(&self, at: usize) -> Option<&[(FieldId, f32)]> {
+        match self.what(at)? {
+            What::Field(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// Returns the type that a mention means.
+    fn type_at(&self, at: usize) -> Option<TypeId> {
+        match self.what(at)? {
+            What::Type(kind) => Some(*kind),
+            _ => None,
+        }
+    }
+
+    fn is_number(&self, at: usize) -> bool {
+        matches!(self.what(at), Some(What::Number(..)))
+    }
+
+    /// Returns the folded word before a mention; empty if there is none.
+    fn word_before(&self, at: usize) -> &str {
+        let start = self.mentions.range(at).start;
+        start.checked_sub(1).map_or("", |before| self.mentions.word(before))
+    }
+
+    /// Returns the folded word after a mention; empty if there is none.
+    fn word_after(&self, at: usize) -> &str {
+        self.mentions.word(self.mentions.range(at).end)
+    }
+
+    /// Whether the question begins with a word of yes-or-no questions.
+    fn is_yes_no(&self) -> bool {
+        YES_NO.contains(&self.mentions.word(0))
+    }
+
     fn things(&self) -> impl Iterator<Item = (usize, &Thing)> {
         (0..self.mentions.all.len()).filter_map(|at| Some((at, self.thing(at)?)))
     }
@@ -242,7 +277,7 @@ impl Reading<'_> {
     }
 
     fn has_node_of(&self, thing: &Thing, kind: TypeId) -> bool {
-        thing.nodes.iter().any(|&node| self.base.kb.node_type(node) == kind)
+        thing.nodes.iter().any(|&node| self.kb.node_type(node) == kind)
     }
 
     /// Finds the types and fields that only describe an adjacent name, and stores them in `bound`:
@@ -259,13 +294,12 @@ impl Reading<'_> {
                         let is_place = Some(place) == before
                             && self.beside(at, -1) != before
                             && self.is_plural(place, *kind)
-                            && thing.nodes.iter().any(|&one| self.base.kb.node_type(one) != *kind);
+                            && thing.nodes.iter().any(|&one| self.kb.node_type(one) != *kind);
                         self.has_node_of(thing, *kind) && !is_place
                     }
-                    Some(What::Field(fields)) => {
-                        let is = |field| thing.values.iter().any(|value| value.field == field);
-                        fields.iter().any(|(field, _)| is(*field))
-                    }
+                    Some(What::Field(fields)) => fields
+                        .iter()
+                        .any(|(field, _)| thing.values.iter().any(|own| own.field == *field)),
                     _ => false,
                 };
                 // A counted or requested type is not bound to the name after it.
@@ -289,6 +323,8 @@ impl Reading<'_> {
             let counts = match self.what(at) {
                 // In `the most common X`, the nodes that have an X are counted.
                 Some(What::Cue(Cue::Most | Cue::Fewest)) => !is_frequency(&self.said_at(at)),
+                // `tend to have more X`
+                Some(What::Cue(Cue::Correlate)) => self.said_at(at).ends_with(" more"),
                 Some(What::Cue(cue)) => {
                     matches!(cue, Cue::NumberOf | Cue::More(_) | Cue::OrMore(_) | Cue::HowMany)
                 }
@@ -298,9 +334,6 @@ impl Reading<'_> {
                 }
                 _ => false,
             };
-            // `tend to have more X`
-            let counts = counts
-                || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
             // `count by X` names no counted type.
             let is_next = |next: &usize| counts && !self.is_said_between(at, *next, &["by"]);
             let Some(mut next) = self.beside(at, 1).filter(is_next) else { continue };
@@ -314,52 +347,35 @@ impl Reading<'_> {
             {
                 next = behind;
             }
-            if let Some(What::Type(kind)) = self.what(next)
-                && !self.bound.contains_key(&next)
-            {
-                counted.insert(next, *kind);
-            }
+            counted.extend(self.type_at(next).map(|kind| (next, kind)));
         }
         // `author list`, `paper counts`
-        for (at, mention) in self.mentions.all.iter().enumerate() {
-            if let What::Type(kind) = mention.what
-                && COUNTS.contains(&self.mentions.word(mention.at.end))
-                && !self.bound.contains_key(&at)
-            {
-                counted.insert(at, kind);
-            }
-        }
+        let listed =
+            (0..self.mentions.all.len()).filter(|at| COUNTS.contains(&self.word_after(*at)));
+        counted.extend(listed.filter_map(|at| Some((at, self.type_at(at)?))));
+        counted.retain(|at, _| !self.bound.contains_key(at));
         self.counted = counted;
     }
 
     /// Returns the numeric field of a type whose name contains the stem of one of `names`. Of
     /// several, an exactly equal name is preferred, then the field with the most values.
     fn implied(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
-        self.called(kind, names, ColumnKind::is_number)
+        self.called(kind, names, false)
     }
 
     /// As [`implied`](Self::implied), but the field may also hold dates, whose years a number can
     /// bound; numeric fields are preferred to dates.
     fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
-        self.called(kind, names, |kind| kind.is_number() || kind == ColumnKind::Date)
+        self.called(kind, names, true)
     }
 
-    fn called(
-        &self,
-        kind: TypeId,
-        names: &[&str],
-        may_be: impl Fn(ColumnKind) -> bool,
-    ) -> Option<FieldId> {
-        let samples = self.schema.samples(self.base, kind);
-        let stems: Vec<_> = names.iter().map(|name| self.base.stems.stem(name)).collect();
-        let fits = |sample: &&Sample| {
-            let own = self.schema.fields.get(usize::from(sample.field.0));
-            own.is_some_and(|own| own.stems.iter().any(|stem| stems.contains(&stem.into())))
-        };
-        let is_exact = |field: FieldId| {
-            names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
-        };
-        let fitting = samples.iter().filter(|sample| may_be(sample.kind)).filter(fits);
+    fn called(&self, kind: TypeId, names: &[&str], or_dated: bool) -> Option<FieldId> {
+        let is_exact =
+            |field: FieldId| names.contains(&self.kb.field_name(field).to_lowercase().as_str());
+        let fitting = self.schema.samples(kind).iter().filter(|sample| {
+            (sample.kind.is_number() || or_dated && sample.kind == ColumnKind::Date)
+                && self.schema.is_called(self.schema.field(sample.field), names)
+        });
         let best = fitting
             .max_by_key(|sample| (is_exact(sample.field), sample.kind.is_number(), sample.filled));
         best.map(|sample| sample.field)
@@ -370,26 +386,24 @@ impl Reading<'_> {
     /// [`choose`](Self::choose) selects.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
-            let sample = self.schema.sample(self.base, self.rows, *field)?;
+            let sample = self.schema.sample(self.rows, *field)?;
             let fits = !numbers || sample.kind.is_number();
             fits.then_some((*share, sample.filled, *field))
         });
         let mut own: Vec<(f32, usize, FieldId)> = own.collect();
-        own.sort_by(|one, other| {
-            other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)).then(one.2.cmp(&other.2))
-        });
-        let most = own.first()?.0;
+        let most = own.iter().map(|one| one.0).max_by(f32::total_cmp)?;
         own.retain(|one| one.0 == most);
+        own.sort_by_key(|(_, filled, field)| (Reverse(*filled), *field));
         let told = |one: &(f32, usize, FieldId)| self.field_in_words(&one.2);
         Some(self.choose(own, told)?.2)
     }
 
     fn field_in_words(&self, field: &FieldId) -> String {
-        format!("field {}", self.base.kb.field_name(*field))
+        format!("field {}", self.kb.field_name(*field))
     }
 
     fn kind_of(&self, field: FieldId) -> Option<ColumnKind> {
-        self.schema.sample(self.base, self.rows, field).map(|sample| sample.kind)
+        self.schema.sample(self.rows, field).map(|sample| sample.kind)
     }
 
     /// Returns the index of a column in the plan; adds the column if it is missing.
@@ -401,6 +415,11 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
+    /// Whether a mention follows `how many` or `number of`.
+    fn is_count_of(&self, at: usize) -> bool {
+        matches!(self.cue_beside(at, -1), Some(Cue::HowMany | Cue::NumberOf))
+    }
+
     /// Returns the index of the column of numbers that a mention names: a numeric field, or a count
     /// of linked nodes. `None` if it names no numbers.
     fn number_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
@@ -408,11 +427,8 @@ impl Reading<'_> {
             Some(What::Field(fields)) => match self.field(&fields, true) {
                 Some(field) => ColumnSpec::Field(field),
                 // `the number of reviews`, which are texts
-                None => {
-                    let counts =
-                        matches!(self.cue_beside(at, -1), Some(Cue::NumberOf | Cue::HowMany));
-                    return Ok(counts.then(|| self.number_called(at)).flatten());
-                }
+                None if self.is_count_of(at) => return Ok(self.number_called(at)),
+                None => return Ok(None),
             },
             Some(What::Type(kind)) if self.counted.contains_key(&at) && kind != self.rows => {
                 ColumnSpec::Count(self.path_to(kind)?)
@@ -428,30 +444,21 @@ impl Reading<'_> {
 
     /// Builds the test that compares a column with a number of the question.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
-        let rows = self.base.kb.type_name(self.rows);
+        let rows = self.kb.type_name(self.rows);
         let column = match number.what {
             Bounded::Mention(at) if self.is_time(at) && is_year(number.number) => {
-                let Some(What::Field(fields)) = self.what(at) else {
-                    return Err(AskError::NoTable);
-                };
-                let spec = ColumnSpec::Field(match self.field(fields, false) {
-                    Some(field) => field,
-                    None => self.time_field()?,
-                });
-                self.column(spec)
+                let field = self.said_time_field(Some(at))?;
+                self.column(ColumnSpec::Field(field))
             }
             Bounded::Mention(at) => {
-                match self.number_column(at)?.or_else(|| self.number_called(at)) {
-                    Some(column) => column,
-                    None => {
-                        let said = self.said_at(at);
-                        return missing(format!("no number called {said:?} is known for {rows}"));
-                    }
-                }
+                let column = self.number_column(at)?.or_else(|| self.number_called(at));
+                let said = self.said_at(at);
+                let none = || missing(format!("no number called {said:?} is known for {rows}"));
+                column.map_or_else(none, Ok)?
             }
             Bounded::Year => {
-                let spec = ColumnSpec::Field(self.time_field()?);
-                self.column(spec)
+                let field = self.time_field()?;
+                self.column(ColumnSpec::Field(field))
             }
             Bounded::Implied(names) => {
                 let Some(field) = self.implied_or_dated(self.rows, names) else {
@@ -468,12 +475,11 @@ impl Reading<'_> {
             Some(unit) => self.in_unit(column, unit)?,
             None => column,
         };
-        if let (Bound::Not, Some(ColumnSpec::Field(field))) =
-            (number.bound, self.columns.get(column))
-            && let Some(sample) = self.schema.sample(self.base, self.rows, *field)
+        if let (Bound::Not, ColumnSpec::Field(field)) = (number.bound, &self.columns[column])
+            && let Some(sample) = self.schema.sample(self.rows, *field)
             && (sample.kind, sample.filled < sample.seen) == (ColumnKind::Date, true)
         {
-            let name = self.base.kb.field_name(*field);
+            let name = self.kb.field_name(*field);
             return missing(format!("cannot tell whether each {rows} without {name:?} counts"));
         }
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
@@ -485,10 +491,10 @@ impl Reading<'_> {
     fn number_called(&mut self, at: usize) -> Option<usize> {
         let said = self.mentions.said(at);
         let says = |field: &FieldId| {
-            let name = self.schema.fields.get(usize::from(field.0));
-            name.is_some_and(|own| said.iter().all(|token| own.stems.contains(&token.stem)))
+            let stems = &self.schema.field(*field).stems;
+            said.iter().all(|token| stems.contains(&token.stem))
         };
-        let samples = self.schema.samples(self.base, self.rows).iter();
+        let samples = self.schema.samples(self.rows).iter();
         // All such fields fit equally, however long their names are.
         let fields: Vec<(FieldId, f32)> =
             samples.map(|sample| sample.field).filter(says).map(|field| (field, 1.0)).collect();
@@ -507,18 +513,16 @@ impl Reading<'_> {
     /// returns `column`. Refuses a column with another unit; if the column has no unit, notes the
     /// assumption that it is `said`.
     fn in_unit(&mut self, column: usize, said: &str) -> Result<usize, AskError> {
-        let Some(&ColumnSpec::Field(field)) = self.columns.get(column) else { return Ok(column) };
-        let samples = self.schema.samples(self.base, self.rows);
-        let words = |field: FieldId| {
-            self.schema.fields.get(usize::from(field.0)).map_or(&[][..], |own| &own.words)
-        };
+        let ColumnSpec::Field(field) = self.columns[column] else { return Ok(column) };
+        let samples = self.schema.samples(self.rows);
+        let words = |field: FieldId| &self.schema.field(field).words;
         let is_in_unit = |other: &&Sample| {
             other.kind.is_number()
                 && words(other.field).iter().any(|word| word.eq_ignore_ascii_case(said))
                 && words(field).iter().all(|word| words(other.field).contains(word))
         };
         let field = samples.iter().find(is_in_unit).map_or(field, |other| other.field);
-        let name = self.base.kb.field_name(field);
+        let name = self.kb.field_name(field);
         let sample = samples.iter().find(|sample| sample.field == field);
         match sample.and_then(|sample| sample.unit.as_deref()) {
             Some(unit) if unit == said => {}
@@ -543,29 +547,26 @@ impl Reading<'_> {
         let all = |is: fn(Cue) -> bool| -> Vec<(usize, Cue)> {
             self.cues(false).filter(|(_, cue)| is(*cue)).collect()
         };
-        let differ = |pair: &[(usize, Cue)]| match *pair {
-            [(one, first), (other, second)] => first != second && self.is_apart(one, other),
-            _ => false,
-        };
         let counts = all(|cue| cue == Cue::HowMany);
         if let [(one, _), (other, _), ..] = *counts {
             return several(one, other);
         }
         // `how many papers and authors are there`
         for (&at, kind) in &self.counted {
-            let next = self.beside_past(at, 1, |place| self.is_or(place));
-            let Some(next) = next else { continue };
-            if matches!(self.what(next), Some(What::Type(other)) if other != kind)
+            if let Some(next) = self.beside_past(at, 1, |place| self.is_or(place))
+                && self.type_at(next).is_some_and(|other| other != *kind)
                 && (self.is_how_many(at) || self.cue_beside(at, -1) == Some(Cue::NumberOf))
                 && self.is_listed(at, next)
             {
                 return several(at, next);
             }
         }
-        let (best, functions) =
-            (all(|cue| matches!(cue, Cue::Best(..))), all(|cue| matches!(cue, Cue::Of(_))));
-        let best = best.windows(2).take(1).find(|pair| differ(pair));
-        if let Some(&[(one, _), (other, _)]) = best {
+        let differ = |pair: &&[(usize, Cue)]| match **pair {
+            [(one, first), (other, second)] => first != second && self.is_apart(one, other),
+            _ => false,
+        };
+        let best = all(|cue| matches!(cue, Cue::Best(..)));
+        if let Some(&[(one, _), (other, _)]) = best.windows(2).take(1).find(differ) {
             return several(one, other);
         }
         let which = all(|cue| cue == Cue::Which);
@@ -575,7 +576,7 @@ impl Reading<'_> {
         {
             return several(one, other);
         }
-        match functions.windows(2).find(|pair| differ(pair)) {
+        match all(|cue| matches!(cue, Cue::Of(_))).windows(2).find(differ) {
             Some(&[(one, _), (other, _)]) => several(one, other),
             _ => Ok(()),
         }
@@ -585,21 +586,21 @@ impl Reading<'_> {
     /// fewest, tries the counted types: `who wrote the most papers at V` becomes papers grouped by
     /// author. If that fails too, tries the other types that have a mentioned numeric field.
     fn plan_of_any(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
-        let error = match self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
-            Ok(plan) => return Ok(plan),
-            Err(error) => error,
-        };
         let chosen = self.rows;
+        let error = match self.plan(kinds) {
+            Err(error) => error,
+            plan => return plan,
+        };
         let mut others = Vec::new();
         if self.has(Cue::Most) || self.has(Cue::Fewest) {
-            others = distinct(self.counted.values().copied());
+            others = distinct(self.counted.values().copied().collect());
             others.retain(|kind| *kind != chosen);
         }
         // `which venue has the highest mean citations`: papers have the citations.
         others.extend(self.types_with_numbers());
         for kind in others {
             self.rows = kind;
-            if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
+            if let Ok(plan) = self.plan(kinds) {
                 return Ok(plan);
             }
         }
@@ -611,7 +612,7 @@ impl Reading<'_> {
     /// them, such as counting all papers of authors who have a paper at a venue. Returns other
     /// plans unchanged.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
-        let kb = &self.base.kb;
+        let kb = self.kb;
         for condition in &plan.conditions {
             let Some((_, between)) = condition.steps.split_last() else { continue };
             for spec in &plan.columns {
@@ -634,8 +635,8 @@ impl Reading<'_> {
     /// from which it leads to any, judged by a sample.
     fn leads_to_one(&self, from: TypeId, steps: &[MetapathStep]) -> bool {
         let (mut some, mut several) = (0, 0);
-        for node in sampled(&self.base.kb, from, LOOKED_AT) {
-            let n = reached(&self.base.kb, node, steps).len();
+        for node in sampled(self.kb, from, LOOKED_AT) {
+            let n = reached(self.kb, node, steps).len();
             some += usize::from(n > 0);
             several += usize::from(n > 1);
         }
@@ -650,7 +651,7 @@ impl Reading<'_> {
         for kind in compared.into_iter().chain(kinds.iter().copied()) {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
-                Ok(plan) => return Ok(plan),
+                Ok(plan) => return self.is_narrowed(plan),
                 // Keeps the first error that names the missing part.
                 Err(error) if first.is_none() || first == Some(AskError::NoTable) => {
                     first = Some(error);
@@ -665,7 +666,7 @@ impl Reading<'_> {
     /// `changed`) or outside.
     fn first_number(&mut self, changed: bool) -> Result<Option<usize>, AskError> {
         for at in 0..self.mentions.all.len() {
-            if self.changed.get(at) == Some(&changed)
+            if self.changed[at] == changed
                 && let Some(column) = self.number_column(at)?
             {
                 return Ok(Some(column));

@@ -3,7 +3,7 @@
 //! Does not depend on how answers are found or sent.
 
 use serde::Serialize;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::{
     AskError, AskReading,
@@ -13,7 +13,7 @@ use crate::{
 };
 use agent_kb::{
     Kb, NodeId,
-    table::{SqlValue, statistics::TestResult},
+    table::{Column, SqlValue, statistics::TestResult},
 };
 
 /// JSON record of an answer, with the first rows of the table and the source of every column.
@@ -46,23 +46,15 @@ struct Result<'a> {
 #[derive(Serialize)]
 struct Table<'a> {
     rows_are: &'a str,
-    columns: Vec<Column<'a>>,
+    /// The columns. `source` says how a cell is found from the node of its row; `empty` is the
+    /// number of cells without a value.
+    columns: Vec<Json>,
     /// The first rows of the table; rows that satisfy the filters come before the others.
     rows: Vec<Row<'a>>,
     /// Total number of rows, including those not in `rows`.
     n_rows: usize,
     /// Number of rows that satisfy the filters; all rows if there are no filters.
     counted: usize,
-}
-
-/// A column of the table. `source` says how a cell is found from the node of its row; `empty` is
-/// the number of cells without a value.
-#[derive(Serialize)]
-struct Column<'a> {
-    name: &'a str,
-    source: &'a str,
-    unit: Option<&'a str>,
-    empty: usize,
 }
 
 #[derive(Serialize)]
@@ -122,16 +114,13 @@ impl<'a> AskRecord<'a> {
         ms: f64,
     ) -> Self {
         let Answered { table, result, .. } = answered;
-        let columns = table.columns.iter().map(|column| Column {
-            name: &column.name,
-            source: &column.source,
-            unit: column.unit.as_deref(),
-            empty: column.n_empty(),
-        });
+        let column = |own: &Column| {
+            let Column { name, source, unit, .. } = own;
+            json!({"name": name, "source": source, "unit": unit, "empty": own.n_empty()})
+        };
         let row = |at: usize| {
-            let id = *table.rows.get(at)?;
-            let (key, name) = (kb.key(id).into_owned(), kb.name(id));
-            Some(Row { id, key, name, cells: row_json(table, at).collect() })
+            let (id, cells) = (table.rows[at], row_json(table, at).collect());
+            Row { id, key: kb.key(id).into_owned(), name: kb.name(id), cells }
         };
         Self {
             question,
@@ -149,8 +138,8 @@ impl<'a> AskRecord<'a> {
             },
             table: Table {
                 rows_are: &answered.row_type,
-                columns: columns.collect(),
-                rows: answered.row_order().into_iter().take(rows).filter_map(row).collect(),
+                columns: table.columns.iter().map(column).collect(),
+                rows: answered.row_order().into_iter().take(rows).map(row).collect(),
                 n_rows: table.rows.len(),
                 counted: answered.counted.as_ref().map_or(table.rows.len(), Vec::len),
             },

@@ -12,14 +12,11 @@ use crate::{
     answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
     lexicon::Function,
     missing,
-    plan::{
-        Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, distinct, reversed,
-    },
+    plan::{Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, reversed},
     sql::Writer,
 };
-use agent_index::IndexedBase;
 use agent_kb::{
-    Kb, NodeId, metapath_in_words,
+    Kb, NodeId, distinct, metapath_in_words,
     table::{
         Budget, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
         SqlValue, Table, fulfilling, reached_from, read, read_named,
@@ -49,19 +46,25 @@ const MIN_OF_GROUP: usize = 2;
 /// # Errors
 /// If the plan has too many columns, no rows or too many, or no values; if an SQL statement or a
 /// statistical test fails.
-pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<Answered, AskError> {
+pub(crate) fn run(kb: &Kb, plan: &Plan, texts: &[Column]) -> Result<Answered, AskError> {
     let width = plan.used().len();
     if width > MAX_COLUMNS {
         return Err(AskError::TooWide(width));
     }
     let budget = Budget::start();
-    let nodes = rows(&base.kb, plan, &budget)?;
-    let (table, columns) = load(&base.kb, plan, &nodes, (texts, &budget))?;
+    let nodes = rows(kb, plan, &budget)?;
+    let (table, columns) = load(kb, plan, &nodes, (texts, &budget))?;
     let database = Database::load(&[("t", &table)], &budget)?;
     let mut run = Run {
-        kb: &base.kb,
+        kb,
         plan,
-        writer: Writer { table: &table, columns: &columns, scale: None, extra: Vec::new() },
+        writer: Writer {
+            table: &table,
+            filters: &plan.filters,
+            columns: &columns,
+            scale: None,
+            extra: Vec::new(),
+        },
         database,
         sql: Vec::new(),
         statistic: None,
@@ -80,13 +83,13 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<A
         kind: plan.kind,
         outcome,
         told,
-        path: path(&base.kb, plan),
-        plan: plan.document(&base.kb),
+        path: path(kb, plan),
+        plan: plan.document(kb),
         counted,
         sql,
         statistic,
         result,
-        row_type: base.kb.type_name(plan.rows).to_owned(),
+        row_type: kb.type_name(plan.rows).to_owned(),
         left_out,
         assumed,
         table,
@@ -107,12 +110,10 @@ fn kind_name(column: &Column) -> &'static str {
 /// Describes the conditions, metapaths and fields of a plan in words, one per line, so that the
 /// readings of a question can be told apart.
 pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
+    let used = plan.used().into_iter().filter_map(|at| plan.columns.get(at));
+    let fields = used.filter(|spec| matches!(spec, ColumnSpec::Field(_)));
     let mut lines = path(kb, plan);
-    for at in plan.used() {
-        if let Some(spec @ ColumnSpec::Field(_)) = plan.columns.get(at) {
-            lines.push(spec.source(kb, plan.rows));
-        }
-    }
+    lines.extend(fields.map(|spec| spec.source(kb, plan.rows)));
     lines
 }
 
@@ -129,11 +130,9 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     if lines.is_empty() {
         lines.push(format!("every {}", kb.type_name(plan.rows)));
     }
-    for at in plan.used() {
-        if let Some(spec) = plan.columns.get(at).filter(|spec| !spec.steps().is_empty()) {
-            lines.push(spec.source(kb, plan.rows));
-        }
-    }
+    let used = plan.used().into_iter().filter_map(|at| plan.columns.get(at));
+    let linked = used.filter(|spec| !spec.steps().is_empty());
+    lines.extend(linked.map(|spec| spec.source(kb, plan.rows)));
     lines
 }
 
@@ -167,13 +166,21 @@ pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>,
             | Operation::Exists
     );
     if nodes.is_empty() && !counts {
-        let kind = kb.type_name(plan.rows);
         let conditions = plan.conditions.iter().map(|one| one.name.as_str());
         let subjects = plan.operation.subjects().iter().map(|one| one.name.as_str());
         let names: Vec<&str> = conditions.chain(subjects).collect();
-        return Err(AskError::NoRows { kind: kind.to_owned(), of: names.join(", ") });
+        return Err(no_rows(kb.type_name(plan.rows), &names.join(", ")));
     }
     Ok(nodes)
+}
+
+/// Returns the error that no row of a type satisfies the conditions with the names `of`, which are
+/// separated by commas; empty if there are none.
+fn no_rows(kind: &str, of: &str) -> AskError {
+    AskError::Empty(match of {
+        "" => format!("there is no {kind} that satisfies the conditions"),
+        of => format!("there is no {kind} of {of}"),
+    })
 }
 
 /// Returns the nodes of the rows that belong to any of the plan's subjects, ascending. `None` if
@@ -260,7 +267,7 @@ impl Run<'_> {
         if self.plan.filters.is_empty() || self.plan.supposed.is_some() {
             return Ok(None);
         }
-        let rows = self.database.query(&self.writer.satisfying(&self.plan.filters), &ROWS)?;
+        let rows = self.database.query(&self.writer.satisfying(), &ROWS)?;
         Ok(Some(rows.rows.iter().filter_map(|row| node_in(row)).collect()))
     }
 
@@ -278,13 +285,13 @@ impl Run<'_> {
     }
 
     fn name(&self, column: usize) -> String {
-        let Some(column) = self.writer.column(column) else { return String::new() };
-        let (of, name) = match column.source.strip_prefix("field ") {
-            Some(field) => ("", field),
-            None => match column.name.strip_prefix("n_") {
-                Some(counted) => ("number of ", counted),
-                None => ("", column.name.as_str()),
-            },
+        let Some(Column { name, source, .. }) = self.writer.column(column) else {
+            return String::new();
+        };
+        let (of, name) = match (source.strip_prefix("field "), name.strip_prefix("n_")) {
+            (Some(field), _) => ("", field),
+            (None, Some(counted)) => ("number of ", counted),
+            (None, None) => ("", name.as_str()),
         };
         format!("{of}{}", name.replace('_', " "))
     }
@@ -367,7 +374,7 @@ impl Run<'_> {
     /// value in the column.
     fn note_left_out(&mut self, columns: impl IntoIterator<Item = usize>) -> Result<(), AskError> {
         for column in columns {
-            let missing = self.writer.missing(&self.plan.filters, column);
+            let missing = self.writer.missing(column);
             let rows = self.database.query(&missing, &ROWS)?;
             let n = rows.rows.first().and_then(|row| number_in(row, 0)).unwrap_or(0.0);
             let why = format!("no {}", self.name(column));
@@ -378,33 +385,41 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn no_values(&self, column: usize) -> AskError {
-        AskError::NoValues { kind: self.rows_name().to_owned(), what: self.name(column) }
+    /// Returns the error that no row has a value of `what`.
+    fn no_values(&self, what: &str) -> AskError {
+        AskError::Empty(format!(
+            "no {} that satisfies the conditions has a value in this column: {what}",
+            self.rows_name()
+        ))
     }
 
     fn number(&mut self, measure: Measure) -> Answer {
-        self.result = self.ask(self.writer.number(&self.plan.filters, measure))?;
-        let at = |place| self.result.rows.first().and_then(|row| number_in(row, place));
-        let (value, n) = (at(0), at(1).unwrap_or(0.0));
+        self.result = self.ask(self.writer.number(measure))?;
+        let [value, n, _] = self.first_numbers();
         let Some(column) = measure.column() else {
             let n = value.unwrap_or(0.0);
             let told = format!("{} ({} {})", shown(n), self.rows_name(), plural(n));
             return Ok((Outcome::Number { value: n, unit: None }, told));
         };
         self.note_left_out([column])?;
-        let value = value.ok_or_else(|| self.no_values(column))?;
+        let value = value.ok_or_else(|| self.no_values(&self.name(column)))?;
         let (unit, what) = (self.measure_unit(measure), self.measure_name(measure));
         let number = format!("{}{}", shown(value), spaced(unit.as_deref()));
-        let told = format!("{number} ({what} of {})", self.rows_in_words(n));
+        let told = format!("{number} ({what} of {})", self.rows_in_words(n.unwrap_or(0.0)));
         Ok((Outcome::Number { value, unit }, told))
     }
 
+    /// Returns the numbers in the first three columns of the result's first row.
+    fn first_numbers(&self) -> [Option<f64>; 3] {
+        let first = self.result.rows.first();
+        [0, 1, 2].map(|column| number_in(first?, column))
+    }
+
     fn share(&mut self, tests: &[Test]) -> Answer {
-        self.result = self.ask(self.writer.share(&self.plan.filters, tests))?;
+        self.result = self.ask(self.writer.share(tests))?;
         self.note_left_out(tests.iter().flat_map(Test::valued))?;
-        let at = |place| self.result.rows.first().and_then(|row| number_in(row, place));
-        let (Some(value), Some(n), Some(all)) = (at(0), at(1), at(2)) else {
-            return Err(AskError::NoRows { kind: self.rows_name().to_owned(), of: String::new() });
+        let [Some(value), Some(n), Some(all)] = self.first_numbers() else {
+            return Err(no_rows(self.rows_name(), ""));
         };
         let told = format!("{} % ({} of {})", shown(value), shown(n), self.rows_in_words(all));
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
@@ -413,7 +428,7 @@ impl Run<'_> {
     /// Lists the names of the rows that satisfy the filters, in alphabetical order; rows with the
     /// same name are ordered by id.
     fn list(&mut self) -> Answer {
-        let rows = self.ask(self.writer.satisfying(&self.plan.filters))?;
+        let rows = self.ask(self.writer.satisfying())?;
         let mut nodes: Vec<NodeId> = rows.rows.iter().filter_map(|row| node_in(row)).collect();
         if nodes.len() > MAX_GROUPS {
             return missing(format!(
@@ -474,31 +489,26 @@ impl Run<'_> {
         first: Option<(bool, usize)>,
     ) -> Answer {
         let high = first.is_none_or(|(high, _)| high);
-        let filters = &self.plan.filters;
-        let written = |writer: &Writer<'_>, limit| {
-            writer.groups(filters, (group, part), measure, high, limit)
-        };
+        let written =
+            |writer: &Writer<'_>, limit| writer.groups((group, part), measure, high, limit);
         let rows = match first {
             Some((_, top)) => self.first_rows(top, written)?,
             None => self.ask(written(&self.writer, MAX_GROUPS + 1))?,
         };
         self.note_left_out([group].into_iter().chain(measure.column()))?;
-        let ranked: Vec<(String, f64, f64)> = rows
-            .rows
-            .iter()
-            .filter_map(|row| {
-                let value = number_in(row, 1)?;
-                Some((shown_value(row.first()?), value, number_in(row, 2).unwrap_or(value)))
-            })
-            .collect();
         if first.is_none() && rows.rows.len() > MAX_GROUPS {
             return missing(format!(
                 "there are more than {MAX_GROUPS} groups; ask which has the most or the highest"
             ));
         }
+        let in_row = |row: &Vec<SqlValue>| {
+            let value = number_in(row, 1)?;
+            Some((shown_value(row.first()?), value, number_in(row, 2).unwrap_or(value)))
+        };
+        let ranked: Vec<(String, f64, f64)> = rows.rows.iter().filter_map(in_row).collect();
         self.result = rows;
-        let Some((_, value, n)) = ranked.first().cloned() else {
-            return Err(self.no_values(measure.column().unwrap_or(group)));
+        let Some(&(_, value, n)) = ranked.first() else {
+            return Err(self.no_values(&self.name(measure.column().unwrap_or(group))));
         };
         let (what, rows_name) = (self.measure_name(measure), self.rows_name());
         let Some((_, top)) = first else {
@@ -519,33 +529,33 @@ impl Run<'_> {
             ranked.into_iter().partition(|(_, number, _)| in_first(*number));
         let (names, numbers): (Vec<String>, Vec<String>) =
             chosen.into_iter().map(|(name, number, _)| (name, shown(number))).unzip();
-        let next = rest.first().map(|(name, number, n)| match measure {
-            Measure::Rows => format!("; next: {name} {}", shown(*number)),
-            Measure::Of(..) => format!("; next: {name} {} of {}", shown(*number), shown(*n)),
+        let counts = measure == Measure::Rows;
+        let next = rest.first().map_or(String::new(), |(name, number, n)| {
+            let of = if counts { String::new() } else { format!(" of {}", shown(*n)) };
+            format!("; next: {name} {}{of}", shown(*number))
         });
-        let of = match measure {
-            Measure::Rows => format!("number of {rows_name} rows"),
-            Measure::Of(..) => format!("{what} of {}", self.rows_in_words(n)),
+        let of = match counts {
+            true => format!("number of {rows_name} rows"),
+            false => format!("{what} of {}", self.rows_in_words(n)),
         };
         let unit = self.measure_unit(measure);
-        let first = names_in_words(&names, &numbers, unit.as_deref());
-        let told = format!("{first} ({of}{})", next.unwrap_or_default());
+        let told = format!("{} ({of}{next})", names_in_words(&names, &numbers, unit.as_deref()));
         Ok((Outcome::Names { names, value: SqlValue::Real(value), unit }, told))
     }
 
     fn first(&mut self, column: usize, high: bool, top: usize) -> Answer {
-        let filters = &self.plan.filters;
-        let rows =
-            self.first_rows(top, |writer, limit| writer.first(filters, column, high, limit))?;
+        let rows = self.first_rows(top, |writer, limit| writer.first(column, high, limit))?;
         self.note_left_out([column])?;
         // In the order of the statement: the requested rows with all ties, then a few more.
-        let mut ranked: Vec<(NodeId, SqlValue)> =
-            rows.rows.iter().filter_map(|row| Some((node_in(row)?, row.get(1)?.clone()))).collect();
+        let in_row = |row: &Vec<SqlValue>| Some((node_in(row)?, row.get(1)?.clone()));
+        let mut ranked: Vec<(NodeId, SqlValue)> = rows.rows.iter().filter_map(in_row).collect();
         ranked.retain(|(node, _)| self.kb.contains(*node));
-        let Some((_, value)) = ranked.first().cloned() else { return Err(self.no_values(column)) };
+        let Some((_, value)) = ranked.first().cloned() else {
+            return Err(self.no_values(&self.name(column)));
+        };
         let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map(|one| &one.1);
         let tied = ranked.iter().rposition(|one| Some(&one.1) == last).unwrap_or(0);
-        let (chosen, rest) = ranked.split_at((tied + 1).min(ranked.len()));
+        let (chosen, rest) = ranked.split_at(tied + 1);
         let own_name = rows.columns.get(1).cloned().unwrap_or_default();
         let columns = vec!["key".to_owned(), "name".to_owned(), own_name];
         let real = |value: &SqlValue| value.number().map_or_else(|| value.clone(), SqlValue::Real);
@@ -562,12 +572,12 @@ impl Run<'_> {
         let in_words = |(node, value): &(NodeId, SqlValue)| {
             (self.kb.name(*node).to_owned(), shown_value(value))
         };
-        let next =
-            rest.first().map(in_words).map(|(name, value)| format!("; next: {name} {value}"));
         let (names, values): (Vec<String>, Vec<String>) = chosen.iter().map(in_words).unzip();
+        let next = rest.first().map(in_words);
+        let next = next.map_or(String::new(), |(name, value)| format!("; next: {name} {value}"));
         let unit = self.unit(column);
         let first = names_in_words(&names, &values, unit.as_deref());
-        let told = format!("{first} ({way} {}{})", self.name(column), next.unwrap_or_default());
+        let told = format!("{first} ({way} {}{next})", self.name(column));
         Ok((Outcome::Names { names, value: real(&value), unit }, told))
     }
 
@@ -578,15 +588,14 @@ impl Run<'_> {
         high: bool,
         yes_no: bool,
     ) -> Answer {
-        let rows = self.ask(self.writer.compare(&self.plan.filters, subjects, measure))?;
+        let rows = self.ask(self.writer.compare(subjects, measure))?;
         self.note_left_out(measure.column())?;
         let mut values = Vec::new();
-        for (subject, row) in subjects.iter().zip(&rows.rows) {
+        for (Subject { name, .. }, row) in subjects.iter().zip(&rows.rows) {
             match (number_in(row, 1), measure.column()) {
-                (Some(value), _) => values.push((subject.name.clone(), value)),
+                (Some(value), _) => values.push((name.clone(), value)),
                 (None, Some(column)) => {
-                    let what = format!("{} of {}", self.name(column), subject.name);
-                    return Err(AskError::NoValues { kind: self.rows_name().to_owned(), what });
+                    return Err(self.no_values(&format!("{} of {name}", self.name(column))));
                 }
                 (None, None) => {}
             }
@@ -594,9 +603,8 @@ impl Run<'_> {
         self.result = rows;
         let better = |one: f64, other: f64| if high { one > other } else { one < other };
         let Some((first, rest)) = values.split_first() else { return Err(AskError::NoTable) };
-        let best = rest
-            .iter()
-            .fold(first.1, |best, (_, value)| if better(*value, best) { *value } else { best });
+        let numbers = rest.iter().map(|(_, value)| *value);
+        let best = numbers.fold(first.1, |best, own| if better(own, best) { own } else { best });
         let unit = self.measure_unit(measure);
         let of: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
@@ -615,7 +623,7 @@ impl Run<'_> {
     /// Returns the numbers in `columns`, one list for each column, from the rows that satisfy the
     /// filters and have a number in all these columns.
     fn numbers<const N: usize>(&mut self, columns: [usize; N]) -> Result<[Vec<f64>; N], AskError> {
-        let rows = self.ask(self.writer.values(&self.plan.filters, &columns))?;
+        let rows = self.ask(self.writer.values(&columns))?;
         self.note_left_out(columns)?;
         let mut numbers = [const { Vec::new() }; N];
         for row in &rows.rows {
@@ -720,7 +728,7 @@ impl Run<'_> {
     /// Returns the numbers in column `measure`, grouped by the values in column `group`; the groups
     /// ascend by value.
     fn samples(&mut self, measure: usize, group: usize) -> Result<Vec<Vec<f64>>, AskError> {
-        let rows = self.ask(self.writer.grouped_values(&self.plan.filters, measure, group))?;
+        let rows = self.ask(self.writer.grouped_values(measure, group))?;
         self.note_left_out([measure, group])?;
         let key = |row: &[SqlValue]| row.first().map(shown_value);
         let groups = rows.rows.chunk_by(|one, other| key(one) == key(other));
@@ -739,7 +747,7 @@ impl Run<'_> {
             (true, false) => statistics::kruskal_wallis(&self.samples(one, other)?)?,
             (false, true) => statistics::kruskal_wallis(&self.samples(other, one)?)?,
             (false, false) => {
-                let rows = self.ask(self.writer.pairs(&self.plan.filters, one, other))?;
+                let rows = self.ask(self.writer.pairs(one, other))?;
                 self.note_left_out([one, other])?;
                 statistics::chi_square(&contingency(&rows)?)?
             }
@@ -779,7 +787,7 @@ fn node_in(row: &[SqlValue]) -> Option<NodeId> {
 /// If the contingency table would have more than [`MAX_PAIRS`] cells.
 fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
     let text = |row: &[SqlValue], at: usize| row.get(at).map(shown_value).unwrap_or_default();
-    let keys = |at: usize| distinct(rows.rows.iter().map(|row| text(row, at)));
+    let keys = |at: usize| distinct(rows.rows.iter().map(|row| text(row, at)).collect());
     let (ones, others) = (keys(0), keys(1));
     if ones.len().saturating_mul(others.len()) > MAX_PAIRS {
         return missing(format!(

@@ -3,15 +3,19 @@
 //!
 //! Does not depend on how questions are split or read.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::OnceLock};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, OnceLock},
+};
 
-use crate::{lexicon::is_filler, plan::distinct};
+use crate::lexicon::is_filler;
 use agent_ground::words::{is_stop_word, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
-    Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId,
-    table::{Sample, sample},
+    Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId, distinct,
+    table::{Sample, sample, value::category},
 };
 
 /// Maximum number of steps in a metapath between two types.
@@ -23,9 +27,6 @@ const MAX_PATHS: usize = 200;
 const MIN_BEGINNING: usize = 4;
 /// Maximum number of bytes by which one stem may be longer than another form of the same word.
 const MAX_ENDING: usize = 3;
-/// Words without meaning of their own that occur in names of relations.
-const AUXILIARIES: [&str; 13] =
-    ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
 /// Approximate number of nodes of a type whose names are sampled.
 const NAMES_LOOKED_AT: usize = 100;
 /// A step is ignored if the most frequent step from the same type has more than this many times as
@@ -38,6 +39,24 @@ const MAX_SYNONYMS: i32 = 3;
 /// Score of a relation if the question mentions only a word that excludes it.
 const EXCLUDED: i32 = -8;
 
+/// Maximum number of values in the sample of a field; if there are more, the field's values are not
+/// searched in questions.
+const MAX_VALUES: usize = 500;
+
+/// A value that nodes of one type have in a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldValue {
+    /// The type of the nodes that have this value.
+    pub kind: TypeId,
+    /// The field.
+    pub field: FieldId,
+    /// The normalised value.
+    pub key: String,
+}
+
+/// Field values by their first folded word; for each value, all its folded words and the value.
+type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
+
 /// The words in the name of a type, field or relation.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
@@ -49,20 +68,30 @@ pub(crate) struct Words {
     pub stems: Vec<String>,
 }
 
-/// The schema of one base.
+impl Words {
+    /// Whether a stem is a form of a word in the name.
+    pub(crate) fn says(&self, stem: &str) -> bool {
+        self.stems.iter().any(|own| is_form(own, stem))
+    }
+}
+
+/// A base with its schema.
 pub(crate) struct Schema {
+    /// The base.
+    pub base: Arc<IndexedBase>,
     /// The words in each type's name, indexed by [`TypeId`].
     pub types: Vec<Words>,
     /// The words in each field's name, indexed by [`FieldId`].
     pub fields: Vec<Words>,
     /// The words in each relation's name, indexed by [`RelationId`].
     pub relations: Vec<Words>,
-    /// For each relation, the words in its name except auxiliaries, fillers and words in names of
+    /// For each relation, the words in its name except fillers and words in names of
     /// types: `manager` of `has_manager`, `target` of `drug_target_gene`.
     pub nouns: Vec<Vec<String>>,
     type_synonyms: Vec<Synonyms>,
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
+    values: OnceLock<ByFirstWord>,
     /// The steps that begin at each type, as [`links`] returns them.
     links: Vec<Vec<(MetapathStep, u64)>>,
 }
@@ -96,8 +125,18 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
 /// in both directions ([`Direction::Any`]).
 pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
     let both = steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step });
-    steps.extend(distinct(both));
+    steps.extend(distinct(both.collect()));
     steps
+}
+
+/// Returns the folded words of a text, in order.
+pub(crate) fn words_of(text: &str) -> Vec<String> {
+    name_words(text).map(|(_, word)| word.into_owned()).collect()
+}
+
+/// Returns the types of a base.
+pub(crate) fn types_of(kb: &Kb) -> impl Iterator<Item = TypeId> + use<> {
+    (0..kb.types().len()).map(|kind| TypeId(kind as u16))
 }
 
 /// Returns about `n` nodes of a type, evenly spaced by id.
@@ -123,21 +162,19 @@ pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
 
 impl Schema {
     /// Reads the schema of a base; field values are sampled when they are first needed.
-    pub(crate) fn new(base: &IndexedBase) -> Self {
+    pub(crate) fn new(base: Arc<IndexedBase>) -> Self {
         let in_words = |name: &String| {
-            let name = parted(name);
-            let words: Vec<String> = name_words(&name).map(|(_, word)| word.into_owned()).collect();
-            let joined = words.concat();
+            let words = words_of(&parted(name));
             let stems = words.iter().filter(|word| !is_stop_word(word));
             let stems = stems.map(|word| base.stems.stem(word).into_owned()).collect();
-            Words { words, joined, stems }
+            Words { joined: words.concat(), words, stems }
         };
         let kb = &base.kb;
         let types: Vec<Words> = kb.types().iter().map(in_words).collect();
         let relations: Vec<Words> = kb.relations().iter().map(in_words).collect();
         let says = |word: &String| {
             let is_type = types.iter().any(|kind| kind.words.contains(word));
-            !is_type && !AUXILIARIES.contains(&word.as_str()) && !is_filler(word)
+            !is_type && !is_filler(word)
         };
         let noun = |own: &Words| own.words.iter().filter(|word| says(word)).cloned().collect();
         Self {
@@ -148,34 +185,75 @@ impl Schema {
             type_synonyms: synonyms(&base.stems, "type", kb.types()),
             relation_synonyms: synonyms(&base.stems, "relation", kb.relations()),
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
-            links: (0..kb.types().len()).map(|kind| links(kb, TypeId(kind as u16))).collect(),
+            values: OnceLock::new(),
+            links: types_of(kb).map(|kind| links(kb, kind)).collect(),
+            base,
         }
+    }
+
+    /// Returns the words in the name of a field.
+    pub(crate) fn field(&self, field: FieldId) -> &Words {
+        &self.fields[usize::from(field.0)]
+    }
+
+    /// Returns the words in the name of a relation.
+    pub(crate) fn relation(&self, relation: RelationId) -> &Words {
+        &self.relations[usize::from(relation.0)]
+    }
+
+    /// Whether a name contains the stem of one of `words`.
+    pub(crate) fn is_called(&self, name: &Words, words: &[&str]) -> bool {
+        words.iter().any(|word| name.stems.iter().any(|own| *own == self.base.stems.stem(word)))
+    }
+
+    /// Returns the nodes that `name` names as a whole, in any case of its letters.
+    pub(crate) fn nodes_named(&self, name: &str) -> Vec<NodeId> {
+        let mentions = self.base.entities.exact_mentions(&format!("\"{name}\""));
+        mentions.into_iter().flat_map(|mention| mention.nodes).collect()
     }
 
     /// Whether more than half of a sample of a type's node names are symbols without small letters,
     /// such as names of genes.
-    pub(crate) fn has_symbols(&self, base: &IndexedBase, kind: TypeId) -> bool {
-        let is_symbol = |node: &NodeId| !base.kb.name(*node).chars().any(char::is_lowercase);
+    pub(crate) fn has_symbols(&self, kind: TypeId) -> bool {
+        let kb = &self.base.kb;
+        let is_symbol = |node: &NodeId| !kb.name(*node).chars().any(char::is_lowercase);
         let (symbols, others): (Vec<NodeId>, Vec<NodeId>) =
-            sampled(&base.kb, kind, NAMES_LOOKED_AT).partition(is_symbol);
+            sampled(kb, kind, NAMES_LOOKED_AT).partition(is_symbol);
         symbols.len() > others.len()
     }
 
     /// Returns a sample of the values of each field of a type; computed at the first call.
-    pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
-        let at = self.samples.get(kind.0 as usize);
-        at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
+    pub(crate) fn samples(&self, kind: TypeId) -> &[Sample] {
+        let at = self.samples.get(usize::from(kind.0));
+        at.map_or(&[], |known| known.get_or_init(|| sample(&self.base.kb, kind)))
     }
 
     /// Returns the sample of values of one field of a type; `None` if no sampled node has the
     /// field.
-    pub(crate) fn sample(
-        &self,
-        base: &IndexedBase,
-        kind: TypeId,
-        field: FieldId,
-    ) -> Option<&Sample> {
-        self.samples(base, kind).iter().find(|sample| sample.field == field)
+    pub(crate) fn sample(&self, kind: TypeId, field: FieldId) -> Option<&Sample> {
+        self.samples(kind).iter().find(|sample| sample.field == field)
+    }
+
+    /// Returns the field values that questions may mention, by their first word; collected from
+    /// samples at the first call.
+    pub(crate) fn values(&self) -> &ByFirstWord {
+        self.values.get_or_init(|| {
+            let mut values = ByFirstWord::new();
+            for kind in types_of(&self.base.kb) {
+                for sample in self.samples(kind) {
+                    if sample.kind.is_number() || sample.values.len() > MAX_VALUES {
+                        continue;
+                    }
+                    for value in &sample.values {
+                        let words = words_of(value);
+                        let Some(first) = words.first().cloned() else { continue };
+                        let field = FieldValue { kind, field: sample.field, key: category(value) };
+                        values.entry(first).or_default().push((words, field));
+                    }
+                }
+            }
+            values
+        })
     }
 
     /// Returns the shortest metapaths from one type to another; all have the same number of steps,
@@ -252,7 +330,7 @@ impl Schema {
 
     /// Returns the steps that begin at a type, ascending, without duplicates.
     pub(crate) fn steps(&self, from: TypeId) -> Vec<MetapathStep> {
-        distinct(self.edges(from).map(|(step, _)| step))
+        distinct(self.edges(from).map(|(step, _)| step).collect())
     }
 
     /// Returns those of [`paths`](Self::paths) that have the same score by [`said`](Self::said) as
@@ -278,12 +356,10 @@ impl Schema {
     }
 
     fn said_of(&self, relation: RelationId, said: &BTreeSet<String>) -> i32 {
-        let at = usize::from(relation.0);
-        let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);
         let is_of_type = |stem: &String| self.types.iter().any(|kind| kind.stems.contains(stem));
-        let own = own.iter().filter(|stem| !is_of_type(stem));
+        let own = self.relation(relation).stems.iter().filter(|stem| !is_of_type(stem));
         let n_own = own.filter(|stem| said.iter().any(|other| is_form(stem, other))).count();
-        let Some(synonyms) = self.relation_synonyms.get(at) else { return 0 };
+        let synonyms = &self.relation_synonyms[usize::from(relation.0)];
         let n = |of: &[String]| of.iter().filter(|stem| said.contains(*stem)).count();
         let means = (n(&synonyms.means) as i32).min(MAX_SYNONYMS);
         if n_own == 0 && means == 0 && n(&synonyms.excludes) > 0 {
@@ -317,21 +393,22 @@ impl Schema {
 
     /// Whether a stem is a form of a word in the relation's name, or a synonym of the relation.
     pub(crate) fn is_said_by(&self, relation: RelationId, stem: &str) -> bool {
-        let at = usize::from(relation.0);
-        let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);
-        let means = self.relation_synonyms.get(at).map_or(&[][..], |own| &own.means);
-        own.iter().any(|own| is_form(own, stem)) || means.iter().any(|own| own == stem)
+        let means = &self.relation_synonyms[usize::from(relation.0)].means;
+        self.relation(relation).says(stem) || means.iter().any(|own| own == stem)
     }
 
     /// Whether a stem is a form of a word in any relation's name.
     pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
-        self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))
+        self.relations.iter().any(|own| own.says(stem))
     }
 
     /// Whether a stem is a form of a word in the name of any type, field or relation.
     pub(crate) fn says(&self, stem: &str) -> bool {
-        let of =
-            |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));
-        of(&self.types) || of(&self.fields) || of(&self.relations)
+        self.names().any(|own| own.says(stem))
+    }
+
+    /// Returns the names of all types, fields and relations.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Words> {
+        self.types.iter().chain(&self.fields).chain(&self.relations)
     }
 }

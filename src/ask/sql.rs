@@ -9,9 +9,12 @@
 
 use crate::{
     lexicon::{Bound, Function},
-    plan::{DatePart, Measure, Subject, Test, distinct},
+    plan::{DatePart, Measure, Subject, Test},
 };
-use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
+use agent_kb::{
+    distinct,
+    table::{Cell, Column, ColumnKind, Table, quoted, value::category},
+};
 
 /// The keywords of SQLite, separated by spaces. A column that is named like one of them must be
 /// quoted.
@@ -32,6 +35,8 @@ const KEYWORDS: &str = "\
 pub(crate) struct Writer<'a> {
     /// The table, which has only the columns that the plan uses.
     pub table: &'a Table,
+    /// The plan's filters, which every statement includes in its `WHERE` clause.
+    pub filters: &'a [Test],
     /// For each column of the plan, its index in `table`; `None` if the plan does not use the
     /// column.
     pub columns: &'a [Option<usize>],
@@ -76,18 +81,12 @@ impl Writer<'_> {
     /// column.
     fn value(&self, at: usize) -> String {
         let written = self.written(at);
-        match self.scale {
-            Some((scaled, times, plus)) if scaled == at => {
-                let times =
-                    if times == 1.0 { written } else { format!("{written} * {}", number(times)) };
-                if plus == 0.0 {
-                    format!("({times})")
-                } else {
-                    format!("({times} + {})", number(plus))
-                }
-            }
-            _ => written,
-        }
+        let Some((_, times, plus)) = self.scale.filter(|(scaled, ..)| *scaled == at) else {
+            return written;
+        };
+        let times = if times == 1.0 { written } else { format!("{written} * {}", number(times)) };
+        let plus = if plus == 0.0 { String::new() } else { format!(" + {}", number(plus)) };
+        format!("({times}{plus})")
     }
 
     /// Whether a column holds numbers.
@@ -160,10 +159,9 @@ impl Writer<'_> {
     fn spelling(&self, at: usize, key: &str) -> String {
         let mut seen: Vec<*const u8> = Vec::new();
         for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
-            if let Cell::Text(text) = cell {
-                if seen.contains(&text.as_ptr()) {
-                    continue;
-                }
+            if let Cell::Text(text) = cell
+                && !seen.contains(&text.as_ptr())
+            {
                 seen.push(text.as_ptr());
                 if category(text) == key {
                     return text.to_string();
@@ -175,47 +173,44 @@ impl Writer<'_> {
 
     /// Writes the `WHERE` clause for filters, for [`extra`](Self::extra) and for the conditions
     /// `others`; empty if there are none.
-    fn where_all(&self, filters: &[Test], others: &[String]) -> String {
-        let all = [self.tests(filters).as_slice(), &self.extra, others].concat();
+    fn where_all(&self, others: &[String]) -> String {
+        let all = [self.tests(self.filters).as_slice(), &self.extra, others].concat();
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
     /// Writes the statement that returns the ids of the rows that satisfy the filters, ascending.
-    pub(crate) fn satisfying(&self, filters: &[Test]) -> String {
-        format!("SELECT id FROM t{} ORDER BY 1", self.where_all(filters, &[]))
+    pub(crate) fn satisfying(&self) -> String {
+        format!("SELECT id FROM t{} ORDER BY 1", self.where_all(&[]))
     }
 
     /// Writes the expressions of a measure (its number, and the count of values that went into it),
     /// and the condition that a row has a value; `None` if the measure needs none.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
-        match measure {
-            Measure::Rows => ("count(*) AS n".to_owned(), None),
-            Measure::Of(function, at) => {
-                let value = self.value(at);
-                let plain = self.column(at).map_or("", |column| column.name.as_str());
-                let distinct = if function == Function::Distinct { "DISTINCT " } else { "" };
-                let (name, label) = (function.sql(), function.label());
-                let of =
-                    format!("{name}({distinct}{value}) AS {label}_{plain}, count({value}) AS n");
-                (of, Some(known(&value)))
-            }
-        }
+        let Measure::Of(function, at) = measure else {
+            return ("count(*) AS n".to_owned(), None);
+        };
+        let value = self.value(at);
+        let plain = self.column(at).map_or("", |column| column.name.as_str());
+        let distinct = if function == Function::Distinct { "DISTINCT " } else { "" };
+        let (name, label) = (function.sql(), function.label());
+        let of = format!("{name}({distinct}{value}) AS {label}_{plain}, count({value}) AS n");
+        (of, Some(known(&value)))
     }
 
     /// Writes the statement that computes one number over all rows that satisfy the filters.
-    pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
+    pub(crate) fn number(&self, measure: Measure) -> String {
         let (of, _) = self.measure(measure);
-        format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
+        format!("SELECT {of} FROM t{}", self.where_all(&[]))
     }
 
     /// Writes the statement that computes how many percent of rows satisfy all `tests`, among the
     /// rows that satisfy the filters and have the values that the tests read.
-    pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
+    pub(crate) fn share(&self, tests: &[Test]) -> String {
         let part = self.tests(tests).join(" AND ");
         let n = format!("sum(CASE WHEN {part} THEN 1 ELSE 0 END)");
-        let valued = distinct(tests.iter().flat_map(Test::valued)).into_iter();
+        let valued = distinct(tests.iter().flat_map(Test::valued).collect()).into_iter();
         let known: Vec<String> = valued.map(|at| known(&self.value(at))).collect();
-        let all = self.where_all(filters, &known);
+        let all = self.where_all(&known);
         format!(
             "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"
         )
@@ -226,60 +221,52 @@ impl Writer<'_> {
     /// smallest; equal numbers are ordered by the group's value.
     pub(crate) fn groups(
         &self,
-        filters: &[Test],
         (group, part): (usize, Option<DatePart>),
         measure: Measure,
         high: bool,
         limit: usize,
     ) -> String {
         let (of, others) = self.measure(measure);
-        let order = if high { "DESC" } else { "ASC" };
+        let order = format!("ORDER BY 2 {}, 1 LIMIT {limit}", if high { "DESC" } else { "ASC" });
         let written = self.written(group);
         let mut others: Vec<String> = others.into_iter().collect();
         let Some(long) = self.long(group) else {
             others.push(known(&written));
-            let all = self.where_all(filters, &others);
+            let all = self.where_all(&others);
             let value = match part {
                 None => written,
                 Some(part) => format!("substr({written}, 1, {}) AS part", part.len()),
             };
-            return format!(
-                "SELECT {value}, {of} FROM t{all} GROUP BY 1 ORDER BY 2 {order}, 1 LIMIT {limit}"
-            );
+            return format!("SELECT {value}, {of} FROM t{all} GROUP BY 1 {order}");
         };
-        let all = self.where_all(filters, &others);
+        let all = self.where_all(&others);
         if all.is_empty() && measure == Measure::Rows {
             return format!(
-                "SELECT min(value) AS {written}, {of} FROM {long} GROUP BY key ORDER BY 2 {order}, 1 LIMIT {limit}"
+                "SELECT min(value) AS {written}, {of} FROM {long} GROUP BY key {order}"
             );
         }
         format!(
             "SELECT min(v_value) AS {written}, {of} FROM (SELECT id AS v_id, key AS v_key, value AS v_value \
-             FROM {long}) JOIN t ON t.id = v_id{all} GROUP BY v_key ORDER BY 2 {order}, 1 LIMIT {limit}"
+             FROM {long}) JOIN t ON t.id = v_id{all} GROUP BY v_key {order}"
         )
     }
 
     /// Writes the statement that returns at most `limit` rows, those with the largest value in a
     /// column first if `high`, else the smallest; equal values are ordered by id.
-    pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
+    pub(crate) fn first(&self, at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);
         let label = if value == plain { value.clone() } else { format!("{value} AS {plain}") };
-        let all = self.where_all(filters, &[known(&value)]);
+        let all = self.where_all(&[known(&value)]);
         let order = if high { "DESC" } else { "ASC" };
         format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
     }
 
     /// Writes the statement that computes a number for each subject, in the order of the subjects.
-    pub(crate) fn compare(
-        &self,
-        filters: &[Test],
-        subjects: &[Subject],
-        measure: Measure,
-    ) -> String {
+    pub(crate) fn compare(&self, subjects: &[Subject], measure: Measure) -> String {
         let of = |subject: &Subject| {
             let (of, _) = self.measure(measure);
-            let all = self.where_all(filters, &[self.test(&subject.test)]);
+            let all = self.where_all(&[self.test(&subject.test)]);
             format!("SELECT {} AS name, {of} FROM t{all}", literal(&subject.name))
         };
         subjects.iter().map(of).collect::<Vec<_>>().join(" UNION ALL ")
@@ -287,47 +274,43 @@ impl Writer<'_> {
 
     /// Writes the statement that returns the values in `columns`, from the rows that satisfy the
     /// filters and have a value in all these columns.
-    pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
+    pub(crate) fn values(&self, columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
-        let all =
-            self.where_all(filters, &values.iter().map(|value| known(value)).collect::<Vec<_>>());
+        let known: Vec<String> = values.iter().map(|value| known(value)).collect();
+        let all = self.where_all(&known);
         format!("SELECT {} FROM t{all}", values.join(", "))
     }
 
     /// Returns the expression for the values of a column that groups rows, and the `JOIN` clause
     /// that the expression needs, or an empty text; `alias` is a prefix for names in the clause.
     fn parting(&self, at: usize, alias: &str) -> (String, String) {
-        match self.long(at) {
-            Some(long) => {
-                let join = format!(
-                    " JOIN (SELECT id AS {alias}_id, key AS {alias}_key FROM {long}) ON {alias}_id = t.id"
-                );
-                (format!("{alias}_key"), join)
-            }
-            None => (self.written(at), String::new()),
-        }
+        let Some(long) = self.long(at) else { return (self.written(at), String::new()) };
+        let join = format!(
+            " JOIN (SELECT id AS {alias}_id, key AS {alias}_key FROM {long}) ON {alias}_id = t.id"
+        );
+        (format!("{alias}_key"), join)
     }
 
     /// Writes the statement that returns pairs of a value of `group` and a number of `measure`,
     /// ascending by the value.
-    pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
+    pub(crate) fn grouped_values(&self, measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
-        let all = self.where_all(filters, &[known(&value), known(&key)]);
+        let all = self.where_all(&[known(&value), known(&key)]);
         format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
     }
 
     /// Writes the statement that counts the rows for each pair of values in two columns.
-    pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
+    pub(crate) fn pairs(&self, one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
-        let all = self.where_all(filters, &[known(&one), known(&other)]);
+        let all = self.where_all(&[known(&one), known(&other)]);
         format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
     }
 
     /// Writes the statement that counts the rows that satisfy the filters but have no value in a
     /// column.
-    pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
-        let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
+    pub(crate) fn missing(&self, at: usize) -> String {
+        let all = self.where_all(&[format!("{} IS NULL", self.written(at))]);
         format!("SELECT count(*) FROM t{all}")
     }
 }

@@ -139,18 +139,9 @@ impl Questions {
     }
 }
 
-/// A question without its kind and its type of rows.
-struct Draft {
-    template: &'static str,
-    text: String,
-    answer: AnswerValue,
-}
-
-type Made = Option<Draft>;
-
-fn made(template: &'static str, text: String, answer: AnswerValue) -> Made {
-    Some(Draft { template, text, answer })
-}
+/// A question without its kind and its type of rows: the name of its pattern, its text and its
+/// answer. `None` if the facts that were drawn make no good question.
+type Made = Option<(&'static str, String, AnswerValue)>;
 
 fn single(value: impl Into<Cell>) -> AnswerValue {
     value.into().into()
@@ -172,7 +163,7 @@ impl Maker<'_> {
     fn question(&mut self, kind: Kind) -> Option<Question> {
         let facts = self.facts;
         let of = self.pick(&facts.types)?;
-        let draft = match kind {
+        let (template, text, answer) = match kind {
             Kind::Aggregation => self.aggregation(of),
             Kind::Superlative => self.superlative(of),
             Kind::Intercomparison => self.comparison(of),
@@ -182,7 +173,6 @@ impl Maker<'_> {
             Kind::Descriptive => self.relation(of),
             Kind::Hypothetical => self.supposition(of),
         }?;
-        let Draft { template, text, answer } = draft;
         let template = format!("{} {template}", kind.name());
         Some(Question { kind, template, rows: of.words.0.clone(), text, answer })
     }
@@ -221,13 +211,12 @@ impl Maker<'_> {
     }
 
     fn aggregation(&mut self, of: &facts::Rows) -> Made {
-        let condition = self.condition(of, false)?;
-        let Condition { words, rows } = &condition;
+        let Condition { words, rows } = &self.condition(of, false)?;
         let types = &of.words.1;
         match self.rng.random_range(0..4) {
             0 => {
                 let question = format!("How many {types}{words} are there?");
-                made("count", question, single(rows.len() as f64))
+                Some(("count", question, single(rows.len() as f64)))
             }
             1 => {
                 let column = self.pick(&of.numbers)?;
@@ -236,19 +225,18 @@ impl Maker<'_> {
                 let n = numbers.iter().filter(|number| **number > at).count();
                 let question =
                     format!("How many {types}{words} have a {} above {at}?", column.word);
-                made("count above", question, single(n as f64)).filter(|_| n > 0)
+                (n > 0).then(|| ("count above", question, single(n as f64)))
             }
             2 if !of.groups.is_empty() => {
                 let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
-                let of_group = |(name, rows): &(String, Vec<usize>)| {
-                    Some(vec![Cell::from(name.as_str()), Cell::from(column.mean(rows)?)])
-                };
-                let rows: Vec<Vec<Cell>> = group.values.iter().filter_map(of_group).collect();
+                let means = group.numbers(|rows| column.mean(rows)).into_iter();
+                let row = |(name, mean): (&str, f64)| vec![Cell::from(name), Cell::from(mean)];
+                let rows: Vec<Vec<Cell>> = means.map(row).collect();
                 let fits = group.is_whole && (2..=MAX_TABLE).contains(&rows.len());
                 let question =
                     format!("What is the mean {} of {types} for each {}?", column.word, group.word);
                 let columns = vec![group.column.clone(), format!("mean_{}", column.column)];
-                made("mean by group", question, table_of(columns, rows)).filter(|_| fits)
+                fits.then(|| ("mean by group", question, table_of(columns, rows)))
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
@@ -262,21 +250,18 @@ impl Maker<'_> {
                     _ => ("standard deviation of the", moments.variance()?.sqrt()),
                 };
                 let question = format!("What is the {word} {} of {types}{words}?", column.word);
-                made("one number", question, single(value)).filter(|_| numbers.len() >= MIN_ROWS)
+                (numbers.len() >= MIN_ROWS).then(|| ("one number", question, single(value)))
             }
         }
     }
 
     /// Returns the names with the largest number if `high`, else with the smallest. `None` if more
     /// than [`MAX_TIED`] names have that number, or if another number is almost equal.
-    fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
+    fn first(named: &[(&str, f64)], high: bool) -> Option<Vec<String>> {
         let numbers = named.iter().map(|(_, number)| *number);
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
-        let first: Vec<String> = named
-            .iter()
-            .filter(|(_, number)| *number == best)
-            .map(|(name, _)| name.clone())
-            .collect();
+        let first = named.iter().filter(|(_, number)| *number == best);
+        let first: Vec<String> = first.map(|(name, _)| (*name).to_owned()).collect();
         // Sums in another order differ in their last digits.
         let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
@@ -285,40 +270,34 @@ impl Maker<'_> {
     fn superlative(&mut self, of: &facts::Rows) -> Made {
         let high = self.chance(2);
         let way = if high { "highest" } else { "lowest" };
-        let types = &of.words.1;
-        match self.rng.random_range(0..3) {
+        let (kind, types) = &of.words;
+        let (template, question, first) = match self.rng.random_range(0..3) {
             0 => {
-                let condition = self.condition(of, true)?;
+                let Condition { words, rows } = self.condition(of, true)?;
                 let column = self.pick(&of.numbers)?;
-                let number = |row: &usize| Some((of.names.get(*row)?.clone(), column.at(*row)?));
-                let named: Vec<(String, f64)> = condition.rows.iter().filter_map(number).collect();
-                let question = format!(
-                    "Which {}{} has the {way} {}?",
-                    of.words.0, condition.words, column.word
-                );
-                made("row", question, value_of_names(&Self::first(&named, high)?))
+                let number = |row: &usize| Some((of.names.get(*row)?.as_str(), column.at(*row)?));
+                let named: Vec<(&str, f64)> = rows.iter().filter_map(number).collect();
+                let question = format!("Which {kind}{words} has the {way} {}?", column.word);
+                ("row", question, Self::first(&named, high))
             }
             1 => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
-                let number =
-                    |(name, rows): &(String, Vec<usize>)| (name.clone(), rows.len() as f64);
-                let named: Vec<(String, f64)> = group.values.iter().map(number).collect();
+                let named = group.numbers(|rows| Some(rows.len() as f64));
                 let question = format!("Which {} has the most {types}?", group.word);
-                made("most rows", question, value_of_names(&Self::first(&named, true)?))
+                ("most rows", question, Self::first(&named, true))
             }
             _ => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
                 let column = self.pick(&of.numbers)?;
-                let mean =
-                    |(name, rows): &(String, Vec<usize>)| Some((name.clone(), column.mean(rows)?));
-                let named: Vec<(String, f64)> = group.values.iter().filter_map(mean).collect();
+                let named = group.numbers(|rows| column.mean(rows));
                 let question = format!(
                     "Which {} has the {way} mean {} among {types}?",
                     group.word, column.word
                 );
-                made("mean of groups", question, value_of_names(&Self::first(&named, high)?))
+                ("mean of groups", question, Self::first(&named, high))
             }
-        }
+        };
+        Some((template, question, value_of_names(&first?)))
     }
 
     /// Draws a value that a question can name from a group; returns the value with its rows.
@@ -337,48 +316,44 @@ impl Maker<'_> {
         let high = self.chance(2);
         let way = if high { "higher" } else { "lower" };
         let (kind, types) = &of.words;
-        match self.rng.random_range(0..3) {
+        let (template, question, named) = match self.rng.random_range(0..3) {
             0 => {
                 let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-                let [one, other] = self.two(group)?;
-                let mean =
-                    |(name, rows): &(String, Vec<usize>)| Some((name.clone(), column.mean(rows)?));
-                let named = [mean(one)?, mean(other)?];
-                let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
+                let [(one, rows), (other, others)] = self.two(group)?;
+                let named = [(&**one, column.mean(rows)?), (&**other, column.mean(others)?)];
                 let word = &group.word;
                 let question = format!(
-                    "Which {word} has the {way} mean {} among {types}, the {word} \"{}\" or the {word} \"{}\"?",
-                    column.word, one.0, other.0
+                    "Which {word} has the {way} mean {} among {types}, the {word} \"{one}\" or the {word} \"{other}\"?",
+                    column.word
                 );
-                made("means", question, value_of_names(&first))
+                ("means", question, named)
             }
             1 => {
                 let group = self.pick(&of.groups)?;
-                let [one, other] = self.two(group)?;
+                let [(one, rows), (other, others)] = self.two(group)?;
                 let word = &group.word;
                 let question = format!(
-                    "Are there more {types} with the {word} \"{}\" than with the {word} \"{}\"?",
-                    one.0, other.0
+                    "Are there more {types} with the {word} \"{one}\" than with the {word} \"{other}\"?"
                 );
-                made("numbers of rows", question, single(one.1.len() > other.1.len()))
+                return Some(("numbers of rows", question, single(rows.len() > others.len())));
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
                 let mut one = || {
                     let row = self.rng.random_range(0..of.n);
                     let name = of.names.get(row).filter(|name| of.is_one_name(name))?;
-                    Some((name.clone(), column.at(row)?))
+                    Some((name.as_str(), column.at(row)?))
                 };
-                let named = [one()?, one()?];
-                let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
-                let [(one, _), (other, _)] = &named;
+                let [(one, number), (other, second)] = [one()?, one()?];
                 let question = format!(
                     "Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?",
                     column.word
                 );
-                made("rows", question, value_of_names(&first))
+                ("rows", question, [(one, number), (other, second)])
             }
-        }
+        };
+        let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
+        Some((template, question, value_of_names(&first)))
     }
 
     fn distribution(&mut self, of: &facts::Rows) -> Made {
@@ -389,7 +364,7 @@ impl Maker<'_> {
             true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
             false => format!("Is the {number} of {types}{words} normally distributed?"),
         };
-        made("normal", question, single(tested.p >= LEVEL))
+        Some(("normal", question, single(tested.p >= LEVEL)))
     }
 
     /// Draws two columns of numbers; returns their names in words, and the numbers of each from
@@ -411,23 +386,19 @@ impl Maker<'_> {
         let Condition { words, rows } = self.condition(of, false)?;
         let ([one, other], ones, others) = self.both(of, &rows)?;
         let types = &of.words.1;
-        let (template, question) = match self.rng.random_range(0..3) {
-            0 => (
-                "linear",
-                format!(
-                    "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
-                ),
+        let wording = self.rng.random_range(0..3);
+        let question = match wording {
+            0 => format!(
+                "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
             ),
-            1 => {
-                ("linear", format!("Is the {one} of {types}{words} correlated with their {other}?"))
-            }
-            _ => (
-                "ranks",
-                format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
-            ),
+            1 => format!("Is the {one} of {types}{words} correlated with their {other}?"),
+            _ => format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
         };
-        let test = if template == "ranks" { statistics::spearman } else { statistics::pearson };
-        made(template, question, single(test(&ones, &others).ok()?.p < LEVEL))
+        let (template, tested) = match wording {
+            0 | 1 => ("linear", statistics::pearson(&ones, &others)),
+            _ => ("ranks", statistics::spearman(&ones, &others)),
+        };
+        Some((template, question, single(tested.ok()?.p < LEVEL)))
     }
 
     fn variance(&mut self, of: &facts::Rows) -> Made {
@@ -441,31 +412,30 @@ impl Maker<'_> {
                 "Are the variances of the {} and the {} of {types}{words} significantly different?",
                 one.word, other.word
             );
-            return made("two columns", question, single(tested.p < LEVEL));
+            return Some(("two columns", question, single(tested.p < LEVEL)));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-        let word = &group.word;
-        if self.chance(2) {
-            let [one, other] = self.two(group)?;
-            let samples = [column.of(&one.1), column.of(&other.1)];
+        let (group_word, word) = (&group.word, &column.word);
+        let (template, question, samples) = if self.chance(2) {
+            let [(one, rows), (other, others)] = self.two(group)?;
+            let samples = vec![column.of(rows), column.of(others)];
             if samples.iter().any(|sample| sample.len() < MIN_ROWS) {
                 return None;
             }
-            let tested = statistics::brown_forsythe(&samples).ok()?;
             let question = format!(
-                "Do the variances of the {} of {types} differ between the {word} \"{}\" and the {word} \"{}\"?",
-                column.word, one.0, other.0
+                "Do the variances of the {word} of {types} differ between the {group_word} \"{one}\" and the {group_word} \"{other}\"?"
             );
-            return made("two groups", question, single(tested.p < LEVEL));
-        }
-        let mut samples = group.samples(column)?;
-        samples.retain(|sample| sample.len() > 1);
+            ("two groups", question, samples)
+        } else {
+            let mut samples = group.samples(column)?;
+            samples.retain(|sample| sample.len() > 1);
+            let question = format!(
+                "Does the spread of the {word} of {types} differ from {group_word} to {group_word}?"
+            );
+            ("all groups", question, samples)
+        };
         let tested = statistics::brown_forsythe(&samples).ok()?;
-        let question = format!(
-            "Does the spread of the {} of {types} differ from {word} to {word}?",
-            column.word
-        );
-        made("all groups", question, single(tested.p < LEVEL))
+        Some((template, question, single(tested.p < LEVEL)))
     }
 
     fn relation(&mut self, of: &facts::Rows) -> Made {
@@ -475,13 +445,13 @@ impl Maker<'_> {
             let ([one, other], ones, others) = self.both(of, &rows)?;
             let tested = statistics::spearman(&ones, &others).ok()?;
             let question = format!("How is the {one} of {types}{words} related to their {other}?");
-            return made("two numbers", question, single(tested.p < LEVEL));
+            return Some(("two numbers", question, single(tested.p < LEVEL)));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
         let tested = statistics::kruskal_wallis(&group.samples(column)?).ok()?;
         let question =
             format!("How is the {} of {types} related to their {}?", group.word, column.word);
-        made("number and group", question, single(tested.p < LEVEL))
+        Some(("number and group", question, single(tested.p < LEVEL)))
     }
 
     fn supposition(&mut self, of: &facts::Rows) -> Made {
@@ -491,19 +461,18 @@ impl Maker<'_> {
             let (name, without) = self.one(group)?;
             let left: Vec<usize> =
                 (0..of.n).filter(|row| without.binary_search(row).is_err()).collect();
-            let word = &group.word;
+            let those = format!("those with the {} \"{name}\"", group.word);
             if self.chance(3) {
-                let question = format!(
-                    "If those with the {word} \"{name}\" were left out, how many {types} would there be?"
-                );
-                return made("count without", question, single(left.len() as f64));
+                let question =
+                    format!("If {those} were left out, how many {types} would there be?");
+                return Some(("count without", question, single(left.len() as f64)));
             }
             let column = self.pick(&of.numbers)?;
             let question = format!(
-                "What would the mean {} of {types} be if those with the {word} \"{name}\" were left out?",
+                "What would the mean {} of {types} be if {those} were left out?",
                 column.word
             );
-            return made("mean without", question, single(column.mean(&left)?));
+            return Some(("mean without", question, single(column.mean(&left)?)));
         }
         let Condition { words, rows } = self.condition(of, false)?;
         let column = self.pick(&of.numbers)?;
@@ -518,12 +487,12 @@ impl Maker<'_> {
             let question = format!(
                 "If every {word} were {percent} % higher, how many {types}{words} would have a {word} above {at}?"
             );
-            return made("count changed", question, single(n as f64)).filter(|_| n > 0);
+            return (n > 0).then(|| ("count changed", question, single(n as f64)));
         }
         let mean = Moments::of(&scaled).mean()?;
         let question = format!(
             "What would the mean {word} of {types}{words} be if every {word} were {percent} % higher?"
         );
-        made("mean changed", question, single(mean))
+        Some(("mean changed", question, single(mean)))
     }
 }

@@ -5,19 +5,17 @@ use crate::{
     mentions::{ARTICLES, COUNTS, Mention, Token, What, word},
     schema::Schema,
 };
-use agent_index::IndexedBase;
 use agent_kb::TypeId;
 
 /// Replaces the meaning of each ambiguous mention in `all` by its meaning in context.
-pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+pub(super) fn settle(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let word = |at: usize| word(tokens, at);
     // In `the most genes are associated with`, the word is a relation, not a test.
     let counts =
         |mention: &Mention| matches!(mention.cue(), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
     let first = all.iter().position(counts).unwrap_or(all.len());
     for mention in all.iter_mut().skip(first) {
-        let links =
-            tokens.get(mention.at.start).is_some_and(|own| schema.is_of_relation(&own.stem));
+        let links = schema.is_of_relation(&tokens[mention.at.start].stem);
         if links && mention.cue() == Some(Cue::Relate) {
             mention.what = What::Relation;
         }
@@ -35,17 +33,17 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
     {
         mention.what = What::Cue(Cue::Suppose);
     }
-    let around = Around::new(base, schema, tokens, all);
+    let around = Around::new(schema, tokens, all);
     for at in 0..all.len() {
-        if let (Some(what), Some(mention)) = (around.settled(all, at), all.get_mut(at)) {
-            mention.what = what;
+        if let Some(what) = around.settled(all, at) {
+            all[at].what = what;
         }
     }
 }
 
 /// Facts about the whole question that determine the meaning of ambiguous words.
 struct Around<'a> {
-    base: &'a IndexedBase,
+    schema: &'a Schema,
     tokens: &'a [Token],
     /// Whether the question makes an assumption.
     supposes: bool,
@@ -60,7 +58,7 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    fn new(base: &'a IndexedBase, schema: &Schema, tokens: &'a [Token], all: &[Mention]) -> Self {
+    fn new(schema: &'a Schema, tokens: &'a [Token], all: &[Mention]) -> Self {
         let says = |words: &[&str]| says(tokens, words);
         let supposes = all.iter().any(|own| own.cue() == Some(Cue::Suppose))
             || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
@@ -69,84 +67,82 @@ impl<'a> Around<'a> {
         };
         let (differs, tests) = (all.iter().any(differs), all.iter().any(is_test));
         let (would, people) = (says(&["would"]), people(schema, all));
-        Self { base, tokens, supposes, differs, tests, would, people }
-    }
-
-    fn word(&self, at: usize) -> &'a str {
-        word(self.tokens, at)
+        Self { schema, tokens, supposes, differs, tests, would, people }
     }
 
     /// Returns the new meaning of the mention with index `at` in its context; `None` if its meaning
     /// does not change.
     fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
-        let mention = all.get(at)?;
+        let mention = &all[at];
+        let word = |at: usize| word(self.tokens, at);
         let (start, end) = (mention.at.start, mention.at.end);
-        let (ahead, behind) = (all.get(..at)?, all.get(at + 1..)?);
-        let mut ahead = ahead.iter().rev().map(|own| &own.what);
+        let said = word(start);
+        let mut ahead = all[..at].iter().rev().map(|own| &own.what);
         let before = ahead
             .find(|own| !matches!(own, What::Filler | What::Relation | What::Cue(Cue::Filler)));
-        let next = behind.first().map(|next| &next.what);
-        let named = behind.iter().map(|own| &own.what).find(|own| !matches!(own, What::Filler));
+        let mut behind = all[at + 1..].iter().map(|own| &own.what);
+        let next = behind.clone().next();
+        let named = behind.find(|own| !matches!(own, What::Filler));
+        let is_name = |what: Option<&What>| matches!(what, Some(What::Thing(_) | What::NoThing(_)));
         match &mention.what {
             // `drugs without any indication` negates if there is no assumption.
-            What::Cue(Cue::LeaveOut) if self.word(start) == "without" && !self.supposes => {
+            What::Cue(Cue::LeaveOut) if said == "without" && !self.supposes => {
                 let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
                 open.then_some(What::Cue(Cue::Not))
             }
             // Counted: `the number of targets`, `a target`, `target counts`. Otherwise a link.
             What::Links(_) => {
-                let article =
-                    start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&self.word(at)));
-                let listed = COUNTS.contains(&self.word(end))
-                    || self.word(end) == "and" && matches!(named, Some(What::Links(_)));
-                let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
+                let article = start > 0 && ARTICLES.contains(&word(start - 1));
+                let listed = COUNTS.contains(&word(end))
+                    || word(end) == "and" && matches!(named, Some(What::Links(_)));
                 // `not written in C` denies C, not the link.
                 let denies = before == Some(&What::Cue(Cue::Not))
-                    && matches!(named, Some(What::Thing(_) | What::NoThing(_) | What::Type(_)));
+                    && (is_name(named) || matches!(named, Some(What::Type(_))));
                 let counted =
-                    before.is_some_and(counts) && !denies || (article || listed) && !of_thing;
+                    before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (!counted).then_some(What::Relation)
             }
             // `used papers`, `this year`, `are significant`: a condition that the base cannot decide.
             What::Filler
-                if self.word(start) == "used" && matches!(next, Some(What::Type(_)))
-                    || ["month", "year"].contains(&self.word(start))
-                        && self.word(start.wrapping_sub(1)) == "this"
-                    || self.word(start).starts_with("significant")
-                        && !self.tests
-                        && !self.differs =>
+                if said == "used" && matches!(next, Some(What::Type(_)))
+                    || ["month", "year"].contains(&said)
+                        && start > 0
+                        && word(start - 1) == "this"
+                    || said.starts_with("significant") && !self.tests && !self.differs =>
             {
-                Some(What::Unknown(self.word(start).to_owned()))
+                Some(What::Unknown(said.to_owned()))
             }
             // `stopped` removes rows only in an assumption.
             What::Cue(Cue::LeaveOut)
-                if self.word(start).starts_with("stop")
+                if said.starts_with("stop")
                     && !self.would
                     && !all.iter().any(|own| own.cue() == Some(Cue::Suppose)) =>
             {
-                Some(What::Unknown(self.word(start).to_owned()))
+                Some(What::Unknown(said.to_owned()))
             }
             // `how many things`: nodes of the candidate type, if there is only one.
-            What::Filler | What::Unknown(_) if is_anything(self.word(start)) => {
+            What::Filler | What::Unknown(_) if is_anything(said) => {
                 let counted = matches!(
                     before,
                     Some(What::Cue(Cue::HowMany | Cue::NumberOf | Cue::Most | Cue::More(_)))
                 );
-                match self.base.kb.candidate_types() {
+                match self.schema.base.kb.candidate_types() {
                     &[kind] if counted => Some(What::Type(kind)),
                     _ => Some(What::Filler),
                 }
             }
             // `author list`, `reference counts`
             What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany)
-                if COUNTS.contains(&self.word(start))
-                    && all.get(at.wrapping_sub(1)).is_some_and(|own| {
-                        matches!(own.what, What::Type(_) | What::Links(_) | What::Field(_))
-                    }) =>
+                if COUNTS.contains(&said)
+                    && at > 0
+                    && matches!(
+                        all[at - 1].what,
+                        What::Type(_) | What::Links(_) | What::Field(_)
+                    ) =>
             {
                 Some(What::Filler)
             }
-            What::Cue(Cue::Which) if self.word(start) == "who" => self.people.map(What::Type),
+            What::Cue(Cue::Which) if said == "who" => self.people.map(What::Type),
             _ => None,
         }
     }

@@ -7,32 +7,22 @@ use std::ops::Range;
 use crate::{
     lexicon::number_word,
     mentions::{MAX_WORDS, Token},
+    schema::Schema,
 };
 use agent_ground::words::name_words;
-use agent_index::IndexedBase;
 use agent_kb::table::value::quantity;
 
-/// Words for units after a number, with the code of each unit.
-const UNITS: [(&str, &str); 14] = [
-    ("%", "%"),
-    ("percent", "%"),
-    ("per cent", "%"),
-    ("dollars", "USD"),
-    ("dollar", "USD"),
-    ("bucks", "USD"),
-    ("USD", "USD"),
-    ("euros", "EUR"),
-    ("euro", "EUR"),
-    ("EUR", "EUR"),
-    ("pounds", "GBP"),
-    ("pound", "GBP"),
-    ("quid", "GBP"),
-    ("GBP", "GBP"),
+/// Codes of units, each with the words for the unit after a number.
+const UNITS: [(&str, &[&str]); 4] = [
+    ("%", &["%", "percent", "per cent"]),
+    ("USD", &["dollars", "dollar", "bucks", "USD"]),
+    ("EUR", &["euros", "euro", "EUR"]),
+    ("GBP", &["pounds", "pound", "quid", "GBP"]),
 ];
 
 /// Splits a text into words and numbers, at most one more than [`MAX_WORDS`]; a number includes its
 /// unit.
-pub(super) fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
+pub(super) fn tokens(schema: &Schema, text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (range, word) in name_words(text) {
         let end = tokens.last().map_or(0, |last| last.range.end);
@@ -45,7 +35,7 @@ pub(super) fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
         let range = number.as_ref().map_or(range.clone(), |(end, _)| range.start..*end);
         tokens.push(Token {
             marked: written.chars().any(|c| c.is_uppercase() && !begins || c.is_numeric()),
-            stem: base.stems.stem(&word).into_owned(),
+            stem: schema.base.stems.stem(&word).into_owned(),
             word: word.into_owned(),
             number: number.map(|(_, number)| number),
             range,
@@ -74,8 +64,9 @@ fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
         let rest = behind.strip_prefix(word);
         rest.is_some_and(|rest| word == "%" || !rest.starts_with(char::is_alphanumeric))
     };
-    let (word, unit) = UNITS.iter().find(|(word, _)| ends(word))?;
-    Some((text.len() - behind.len() + word.len(), unit))
+    let said = |words: &[&str]| words.iter().find(|word| ends(word)).map(|word| word.len());
+    let (length, unit) = UNITS.iter().find_map(|(unit, words)| Some((said(words)?, *unit)))?;
+    Some((text.len() - behind.len() + length, unit))
 }
 
 /// Reads the number in digits at a byte position. Returns the byte position of its end, including a

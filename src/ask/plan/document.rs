@@ -14,9 +14,8 @@ use crate::{
     plan::{Change, Condition, Measure, Operation, Plan, Test, TextColumn},
     schema::Schema,
 };
-use agent_index::IndexedBase;
 use agent_kb::{
-    Direction, FieldId, Kb, MetapathStep, RelationId, TypeId,
+    Direction, FieldId, Kb, MetapathStep, RelationId, TypeId, distinct,
     table::{
         Column, ColumnKind, ColumnSpec, MAX_COLUMNS, MAX_STEPS, dates, has_value, value::category,
     },
@@ -54,37 +53,28 @@ impl Plan {
     /// # Errors
     /// What is wrong, in words, if the document is not a plan, exceeds a limit, or names something
     /// that the base does not have; cut after [`MAX_MESSAGE`] characters.
-    pub(crate) fn from_document(
-        base: &IndexedBase,
-        schema: &Schema,
-        document: &Json,
-    ) -> Result<Plan, String> {
+    pub(crate) fn from_document(schema: &Schema, document: &Json) -> Result<Plan, String> {
         let parsed = || -> Result<Plan, String> {
             let mut document = document.clone();
-            put_ids(base, &mut document)?;
+            put_ids(schema, &mut document)?;
             let plan = Plan::deserialize(document).map_err(|error| error.to_string())?;
-            Checked { base, schema, plan: &plan, texts: &[] }.check()?;
+            plan.check(schema, &[])?;
             Ok(plan)
         };
         parsed().map_err(|why| match why.char_indices().nth(MAX_MESSAGE) {
-            Some((end, _)) => format!("{}...", why.get(..end).unwrap_or_default()),
+            Some((end, _)) => format!("{}...", &why[..end]),
             None => why,
         })
     }
 
-    /// Checks the plan again with its text columns `texts`, whose kinds are known once their cells
-    /// have been read.
+    /// Checks the plan against a base. `texts` are the plan's text columns, whose kinds are known
+    /// once their cells have been read; empty before.
     ///
     /// # Errors
-    /// What is wrong, in words, if the kind of a text column does not fit the tests or the
-    /// computation.
-    pub(crate) fn check_texts(
-        &self,
-        base: &IndexedBase,
-        schema: &Schema,
-        texts: &[Column],
-    ) -> Result<(), String> {
-        Checked { base, schema, plan: self, texts }.check()
+    /// What is wrong, in words, if the base does not have something, if the plan exceeds a limit,
+    /// or if the kind of a column does not fit the tests or the computation.
+    pub(crate) fn check(&self, schema: &Schema, texts: &[Column]) -> Result<(), String> {
+        Checked { schema, kb: &schema.base.kb, plan: self, texts }.check()
     }
 }
 
@@ -109,26 +99,27 @@ fn put_names(kb: &Kb, document: &mut Json) {
 
 /// Replaces the names of types, relations, fields and nodes in a plan's document with their ids,
 /// and normalises categories. Fails if the base lacks a name.
-fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
-    let kb = &base.kb;
+fn put_ids(schema: &Schema, document: &mut Json) -> Result<(), String> {
+    let kb = &schema.base.kb;
     match document {
-        Json::Array(items) => items.iter_mut().try_for_each(|item| put_ids(base, item)),
+        Json::Array(items) => items.iter_mut().try_for_each(|item| put_ids(schema, item)),
         Json::Object(entries) => entries.iter_mut().try_for_each(|(key, value)| {
-            let none = |what: &str| format!("the base has no {what} {value}");
-            *value = match (key.as_str(), value.as_str()) {
-                ("rows" | "type", Some(name)) => {
-                    json!(kb.type_id(name).ok_or_else(|| none("type"))?)
+            let what = if key == "rows" { "type" } else { key };
+            *value = match (what, value.as_str()) {
+                ("type" | "relation" | "field", Some(name)) => {
+                    let id = match what {
+                        "type" => kb.type_id(name).map(|id| json!(id)),
+                        "relation" => kb.relation_id(name).map(|id| json!(id)),
+                        _ => kb.field_id(name).map(|id| json!(id)),
+                    };
+                    id.ok_or_else(|| format!("the base has no {what} {value}"))?
                 }
-                ("relation", Some(name)) => {
-                    json!(kb.relation_id(name).ok_or_else(|| none("relation"))?)
-                }
-                ("field", Some(name)) => json!(kb.field_id(name).ok_or_else(|| none("field"))?),
-                ("rows" | "type" | "relation" | "field", None) => {
+                ("type" | "relation" | "field", None) => {
                     return Err(format!("{key:?} must be a name"));
                 }
-                ("nodes" | "is", _) => return put_nodes(base, value),
+                ("nodes" | "is", _) => return put_nodes(schema, value),
                 ("key", Some(text)) => json!(category(text)),
-                _ => return put_ids(base, value),
+                _ => return put_ids(schema, value),
             };
             Ok(())
         }),
@@ -138,7 +129,7 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
 
 /// Replaces each name in a JSON list of nodes with the ids of all nodes of that name, ignoring
 /// ASCII case; ids stay. Fails if no node has a name.
-fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
+fn put_nodes(schema: &Schema, nodes: &mut Json) -> Result<(), String> {
     let Json::Array(items) = nodes else { return Err("nodes must be a list".to_owned()) };
     let mut ids = Vec::new();
     for item in items.iter() {
@@ -146,18 +137,10 @@ fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
             ids.push(item.clone());
             continue;
         };
-        let quoted = format!("\"{}\"", name.replace('"', " "));
-        let found = base.entities.exact_mentions(&quoted);
-        let is_called = |node: &&u32| base.kb.name(**node).eq_ignore_ascii_case(name);
-        let own: Vec<Json> = found
-            .iter()
-            .flat_map(|mention| mention.nodes.iter().filter(is_called))
-            .map(|node| json!(node))
-            .collect();
-        if own.is_empty() {
-            return Err(format!("the base has no node called {name:?}"));
-        }
-        ids.extend(own);
+        let mut own = schema.nodes_named(&name.replace('"', " "));
+        own.retain(|&node| schema.base.kb.name(node).eq_ignore_ascii_case(name));
+        require(!own.is_empty(), || format!("the base has no node called {name:?}"))?;
+        ids.extend(own.into_iter().map(Json::from));
     }
     *items = ids;
     Ok(())
@@ -173,7 +156,7 @@ fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
 
 /// A plan that is being checked, with the base and schema that it must fit.
 struct Checked<'a> {
-    base: &'a IndexedBase,
+    kb: &'a Kb,
     schema: &'a Schema,
     plan: &'a Plan,
     /// The plan's text columns; empty until a language model has read their cells.
@@ -217,10 +200,9 @@ impl Checked<'_> {
         for Condition { nodes, steps, name } in conditions {
             bound(name.len(), MAX_TEXT, "bytes of a name")?;
             self.nodes(nodes)?;
-            let kinds = nodes.iter().map(|&node| self.base.kb.node_type(node));
-            for kind in kinds.collect::<std::collections::BTreeSet<_>>() {
+            for kind in distinct(nodes.iter().map(|&node| self.kb.node_type(node)).collect()) {
                 let end = self.path(kind, steps)?;
-                let of_name = self.base.kb.type_name(of);
+                let of_name = self.kb.type_name(of);
                 require(end == of, || format!("the steps of {name:?} do not end at a {of_name}"))?;
             }
         }
@@ -237,7 +219,7 @@ impl Checked<'_> {
             let is_either = step.direction == Direction::Any
                 && known.iter().any(|own| (own.relation, own.to) == (step.relation, at));
             require(known.contains(step) || is_either && step.to == at, || {
-                let kb = &self.base.kb;
+                let kb = self.kb;
                 let relation = kb.relation_name(step.relation);
                 let (from, to) = (kb.type_name(at), kb.type_name(step.to));
                 format!("no edge of {relation:?} leads from {from} to {to}")
@@ -248,28 +230,24 @@ impl Checked<'_> {
     }
 
     fn column(&self, column: &ColumnSpec) -> Result<(), String> {
+        let end = self.path(self.plan.rows, column.steps())?;
         match column {
             ColumnSpec::Name => Ok(()),
-            ColumnSpec::Field(field) => self.field(self.plan.rows, *field),
+            ColumnSpec::Field(field) => self.field(end, *field),
             _ if column.steps().is_empty() => Err("a column of links needs steps".to_owned()),
-            ColumnSpec::CountAmong { steps, among } => {
-                let end = self.path(self.plan.rows, steps)?;
+            ColumnSpec::FieldOf { field, .. } => self.field(end, *field),
+            ColumnSpec::CountAmong { among, .. } => {
                 let why = || "a number among nodes needs a condition".to_owned();
                 require(!among.is_empty(), why)?;
                 self.conditions(among, end)
             }
-            ColumnSpec::FieldOf { steps, field } => {
-                self.field(self.path(self.plan.rows, steps)?, *field)
-            }
-            ColumnSpec::Names(steps) | ColumnSpec::Count(steps) => {
-                self.path(self.plan.rows, steps).map(|_| ())
-            }
+            ColumnSpec::Names(_) | ColumnSpec::Count(_) => Ok(()),
         }
     }
 
     fn field(&self, of: TypeId, field: FieldId) -> Result<(), String> {
-        let kb = &self.base.kb;
-        let has = self.schema.sample(self.base, of, field).is_some();
+        let kb = self.kb;
+        let has = self.schema.sample(of, field).is_some();
         require(has, || format!("no {} has a field {:?}", kb.type_name(of), kb.field_name(field)))
     }
 
@@ -286,27 +264,24 @@ impl Checked<'_> {
     fn nodes(&self, nodes: &[u32]) -> Result<(), String> {
         let fits = (1..=MAX_NODES).contains(&nodes.len());
         require(fits, || format!("a condition must have 1 to {MAX_NODES} nodes"))?;
-        match nodes.iter().find(|node| !self.base.kb.contains(**node)) {
-            Some(node) => Err(format!("the base has no node {node}")),
-            None => Ok(()),
-        }
+        let lost = nodes.iter().find(|node| !self.kb.contains(**node));
+        lost.map_or(Ok(()), |node| Err(format!("the base has no node {node}")))
     }
 
     fn kind(&self, at: usize) -> Result<Option<ColumnKind>, String> {
-        Ok(match self.plan.columns.get(at) {
-            None => match at.checked_sub(self.plan.columns.len()) {
-                Some(text) if text < self.plan.texts.len() => {
-                    self.texts.get(text).map(|column| column.kind)
-                }
-                _ => return Err(format!("there is no column {at}")),
-            },
-            Some(ColumnSpec::Name) => Some(ColumnKind::Text),
-            Some(spec @ (ColumnSpec::Field(_) | ColumnSpec::FieldOf { .. })) => {
-                let sample = |(of, field)| self.schema.sample(self.base, of, field);
+        let Some(spec) = self.plan.columns.get(at) else {
+            let text = at - self.plan.columns.len();
+            require(text < self.plan.texts.len(), || format!("there is no column {at}"))?;
+            return Ok(self.texts.get(text).map(|column| column.kind));
+        };
+        Ok(match spec {
+            ColumnSpec::Name => Some(ColumnKind::Text),
+            ColumnSpec::Field(_) | ColumnSpec::FieldOf { .. } => {
+                let sample = |(of, field)| self.schema.sample(of, field);
                 self.field_of(spec).and_then(sample).map(|sample| sample.kind)
             }
-            Some(ColumnSpec::Count(_) | ColumnSpec::CountAmong { .. }) => Some(ColumnKind::Number),
-            Some(ColumnSpec::Names(_)) => None,
+            ColumnSpec::Count(_) | ColumnSpec::CountAmong { .. } => Some(ColumnKind::Number),
+            ColumnSpec::Names(_) => None,
         })
     }
 
@@ -330,7 +305,7 @@ impl Checked<'_> {
     fn value(&self, at: usize, key: &str) -> Result<(), String> {
         let kind = self.kind(at)?;
         let Some(spec) = self.plan.columns.get(at) else { return Ok(()) };
-        let kb = &self.base.kb;
+        let kb = self.kb;
         match (self.field_of(spec), kind) {
             (Some((of, field)), Some(kind)) if kind.groups() && !kind.is_number() => {
                 require(has_value(kb, of, field, kind, key), || {
@@ -376,7 +351,7 @@ impl Checked<'_> {
                 require(fits, || format!("column {column} holds no names of nodes"))
             }
             Test::Is(nodes) => self.nodes(nodes),
-            Test::Filled { column } => self.kind(*column).map(|_| ()),
+            Test::Filled { column } => self.kind(*column).map(drop),
             Test::Not(test) => self.test(test, depth + 1),
             Test::Any(tests) => {
                 let fits = (1..=MAX_PARTS).contains(&tests.len());
@@ -389,7 +364,7 @@ impl Checked<'_> {
     fn measure(&self, measure: Measure) -> Result<(), String> {
         match measure {
             Measure::Rows => Ok(()),
-            Measure::Of(Function::Distinct, column) => self.kind(column).map(|_| ()),
+            Measure::Of(Function::Distinct, column) => self.kind(column).map(drop),
             Measure::Of(_, column) => self.number(column),
         }
     }
@@ -428,7 +403,7 @@ impl Checked<'_> {
             Operation::SpreadAmong { measure, group, subjects } => {
                 self.number(*measure)?;
                 match group {
-                    Some(group) => self.kind(*group).map(|_| ()),
+                    Some(group) => self.kind(*group).map(drop),
                     None => require(subjects.len() > 1, || {
                         "comparing spread needs two or more subjects".to_owned()
                     }),
@@ -436,7 +411,7 @@ impl Checked<'_> {
             }
             Operation::Relate(one, other) => {
                 self.kind(*one)?;
-                self.kind(*other).map(|_| ())
+                self.kind(*other).map(drop)
             }
             Operation::Sql { statement, .. } => {
                 let alone = self.plan.filters.is_empty() && self.plan.supposed.is_none();

@@ -20,31 +20,29 @@ const ANY: [&str; 2] = ["there", "any"];
 /// Returns the type that the first words of a question ask for, and whether they ask for a list of
 /// its nodes or ask whether it has any; `None` if they do neither.
 pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
-    let word = |at: usize| mentions.word(at);
-    let is_said =
-        |mention: &&Mention| !matches!(mention.what, What::Filler | What::Cue(Cue::Filler));
-    let mut said = mentions.all.iter().filter(is_said);
-    if YES_NO.contains(&word(0)) {
-        let begins = |mention: &&Mention| matches!(mention.what, What::Type(_));
-        let first = said.find(begins)?;
-        let any = (1..first.at.start).rev().find(|at| ANY.contains(&word(*at)))?;
+    let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Cue(Cue::Filler));
+    let first_word = mentions.word(0);
+    if YES_NO.contains(&first_word) {
+        let is_type = |mention: &&Mention| matches!(mention.what, What::Type(_));
+        let first = mentions.all.iter().find(is_type)?;
+        let any = (1..first.at.start).rev().find(|at| ANY.contains(&mentions.word(*at)))?;
         // Only names and values may stand before the type: `any Swedish maker`.
-        let between =
+        let mut between =
             mentions.all.iter().filter(|own| own.at.start > any && own.at.end <= first.at.start);
-        let describes = |own: &Mention| {
-            matches!(own.what, What::Thing(_) | What::Filler | What::Cue(Cue::Filler))
-        };
         return match first.what {
-            What::Type(kind) if between.into_iter().all(describes) => {
+            What::Type(kind)
+                if between.all(|own| describes(&own) || matches!(own.what, What::Thing(_))) =>
+            {
                 Some((kind, Operation::Exists))
             }
             _ => None,
         };
     }
+    let mut said = mentions.all.iter().filter(|own| !describes(own)).map(|own| &own.what);
     let first = said.next()?;
-    let kind = match first.what {
-        What::Cue(Cue::Which) => &said.next()?.what,
-        _ if LISTS.contains(&word(0)) => &first.what,
+    let kind = match first {
+        What::Cue(Cue::Which) => said.next()?,
+        _ if LISTS.contains(&first_word) => first,
         _ => return None,
     };
     match kind {
@@ -56,24 +54,21 @@ pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
 /// Whether the question has a phrase that only a result computed over many nodes can answer, never
 /// a list of nodes.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| {
-        let is_sure = |cue| asks(cue) && cue != Cue::Relate && !is_together(mentions, mention);
-        mention.cue().is_some_and(is_sure)
-    })
+    let is_sure = |own: &Mention| {
+        let cue = own.cue().filter(|cue| asks(*cue) && *cue != Cue::Relate);
+        cue.is_some() && !is_together(mentions, own)
+    };
+    mentions.all.iter().any(is_sure)
 }
 
 /// Whether the question is a yes-or-no question that compares names: `does A cost more than B`.
 pub(super) fn compares_names(mentions: &Mentions) -> bool {
-    let than = |mention: &Mention| {
-        matches!(mention.cue(), Some(Cue::Bound(Bound::Above | Bound::Below, false)))
-    };
-    let is_thing = |mention: &Mention| matches!(mention.what, What::Thing(_));
-    let place = mentions.all.iter().position(than);
-    YES_NO.contains(&mentions.word(0))
-        && place.is_some_and(|place| {
-            let (before, behind) = mentions.all.split_at(place);
-            before.iter().any(is_thing) && behind.iter().any(is_thing)
-        })
+    let than =
+        |own: &Mention| matches!(own.cue(), Some(Cue::Bound(Bound::Above | Bound::Below, false)));
+    let is_thing = |own: &Mention| matches!(own.what, What::Thing(_));
+    let Some(place) = mentions.all.iter().position(than) else { return false };
+    let (before, behind) = mentions.all.split_at(place);
+    YES_NO.contains(&mentions.word(0)) && before.iter().any(is_thing) && behind.iter().any(is_thing)
 }
 
 /// Returns the type whose nodes are counted by group, if the question has no word for counting:
@@ -163,12 +158,9 @@ impl Reading<'_> {
     /// mention follows `about`, and no relation on its metapath has `about` in its name.
     fn is_of_texts(&self, at: usize, condition: &Condition) -> bool {
         const ABOUT: &str = "about";
-        let before = self.mentions.range(at).start.checked_sub(1);
         let is_called = |step: &MetapathStep| {
-            let relation = self.schema.relations.get(usize::from(step.relation.0));
-            relation.is_some_and(|own| own.words.iter().any(|word| word == ABOUT))
+            self.schema.relation(step.relation).words.iter().any(|word| word == ABOUT)
         };
-        before.is_some_and(|before| self.mentions.word(before) == ABOUT)
-            && !condition.steps.iter().any(is_called)
+        self.word_before(at) == ABOUT && !condition.steps.iter().any(is_called)
     }
 }

@@ -5,12 +5,14 @@ use crate::{
     lexicon::Cue,
     missing,
     plan::Operation,
-    reading::{
-        Reading,
-        operation::{Parts, YES_NO},
-    },
+    reading::{Reading, operation::Parts},
 };
 use agent_kb::table::ColumnSpec;
+
+/// Parts of phrases that say that one number rises with another.
+const UP: [&str; 7] = ["higher", "more", "rise", "grow", "increase", "hand in hand", "up with"];
+/// Parts of phrases that say that one number falls as another rises.
+const DOWN: [&str; 7] = ["lower", "fewer", "less", "decrease", "fall", "drop", "down with"];
 
 impl Reading<'_> {
     /// Builds the operation that tests whether the two mentioned columns of numbers are correlated.
@@ -22,8 +24,7 @@ impl Reading<'_> {
         let ranks = self.has(Cue::Ranks);
         let says = self.has(Cue::Correlate) || ranks;
         let ways = self.ways();
-        let is_yes_no = YES_NO.contains(&self.mentions.word(0));
-        if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !is_yes_no) {
+        if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !self.is_yes_no()) {
             return Err(AskError::NoTable);
         }
         // `pricier products`: the word implies the field.
@@ -41,10 +42,9 @@ impl Reading<'_> {
             }
         }
         let words = self.own_words();
-        let falls = words
-            .iter()
-            .any(|word| ["negatively", "negative", "inversely", "inverse"].contains(word));
-        let rises = words.iter().any(|word| ["positively", "positive"].contains(word));
+        let says_any = |of: &[&str]| words.iter().any(|word| of.contains(word));
+        let falls = says_any(&["negatively", "negative", "inversely", "inverse"]);
+        let rises = says_any(&["positively", "positive"]);
         let signs: Vec<bool> = ways.iter().map(|(_, high, _)| *high).collect();
         let rises = match (falls, rises, signs.as_slice()) {
             (true, ..) => Some(false),
@@ -58,7 +58,7 @@ impl Reading<'_> {
             [_, _, _, ..] => {
                 missing("more than two numbers are named; ask whether two go together")
             }
-            _ => Err(self.no_number()),
+            _ => self.no_number(),
         }
     }
 
@@ -73,18 +73,8 @@ impl Reading<'_> {
             Cue::Correlate => {
                 let said = self.said_at(at);
                 let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-                let up = says(&[
-                    "higher",
-                    "more",
-                    "rise",
-                    "grow",
-                    "increase",
-                    "hand in hand",
-                    "up with",
-                ]);
-                let down =
-                    says(&["lower", "fewer", "less", "decrease", "fall", "drop", "down with"]);
-                (up || down).then_some((at, up, None))
+                let up = says(&UP);
+                (up || says(&DOWN)).then_some((at, up, None))
             }
             _ => None,
         };

@@ -7,6 +7,7 @@ use crate::{
     missing,
     plan::{DatePart, Test},
     reading::Reading,
+    schema::types_of,
 };
 use agent_kb::{
     FieldId, TypeId,
@@ -39,18 +40,15 @@ impl Reading<'_> {
             let Some(What::Date(span)) = self.what(at).filter(|_| at >= begin).cloned() else {
                 continue;
             };
-            let changed = self.changed.get(at).copied().unwrap_or(false);
-            let before = self.beside(at, -1);
-            let cue = before.and_then(|before| self.cue(before));
+            let changed = self.changed[at];
             let next = self.beside(at, 1);
             let second = next.and_then(|next| match self.what(next) {
                 Some(What::Date(to)) => Some((next, to.clone())),
                 _ => None,
             });
-            let ranged = second.filter(|(place, _)| {
-                cue == Some(Cue::Bound(Bound::Between, false)) || self.is_range(at, *place)
-            });
-            let bound_behind = || match next.and_then(|next| self.cue(next)) {
+            let between = self.cue_beside(at, -1) == Some(Cue::Bound(Bound::Between, false));
+            let ranged = second.filter(|(place, _)| between || self.is_range(at, *place));
+            let bound_behind = || match self.cue_beside(at, 1) {
                 Some(Cue::OrMore(true)) => Bound::AtLeast,
                 Some(Cue::OrMore(false)) => Bound::AtMost,
                 _ => Bound::Equal,
@@ -59,22 +57,20 @@ impl Reading<'_> {
                 Some((place, to)) => {
                     (place, vec![(Bound::AtLeast, span.from), (Bound::AtMost, to.to)])
                 }
-                None => (at, bounded(self.bound_before(before).unwrap_or_else(bound_behind), span)),
+                None => (at, bounded(self.bound_before(at).unwrap_or_else(bound_behind), span)),
             };
             if bounds.is_empty() {
                 return missing("cannot tell what is bounded by the date");
             }
-            let is_near =
-                |place: &usize| self.is_time(*place) && self.changed.get(*place) == Some(&changed);
+            let is_near = |place: &usize| self.is_time(*place) && self.changed[*place] == changed;
             let field = (0..at).rev().find(is_near).or_else(|| next.filter(is_near));
             self.bounded.extend(field);
             // A value is not in two months.
             let is_span = |bounds: &[(Bound, String)]| {
                 matches!(bounds, [(Bound::Equal, _)] | [(Bound::AtLeast, _), (Bound::AtMost, _)])
             };
-            let again =
-                self.dates.last().filter(|last| last.field == field && is_span(&last.bounds));
-            if again.is_some() && is_span(&bounds) {
+            let again = |last: &DateUse| last.field == field && is_span(&last.bounds);
+            if self.dates.last().is_some_and(again) && is_span(&bounds) {
                 return missing("two dates of one field are not supported; ask for each");
             }
             self.dates.push(DateUse { at, field, bounds, changed });
@@ -83,13 +79,13 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Returns the comparison that the mention before a date states, such as `since`; `None` if it
-    /// states none.
-    fn bound_before(&self, before: Option<usize>) -> Option<Bound> {
-        match self.cue(before?)? {
+    /// Returns the comparison that the mention before the date in mention `at` states, such as
+    /// `since`; `None` if it states none.
+    fn bound_before(&self, at: usize) -> Option<Bound> {
+        match self.cue_beside(at, -1)? {
             Cue::Bound(bound, _) => Some(bound),
             // `newer than` a date is above it.
-            Cue::Versus => match self.cue_beside(before?, -1)? {
+            Cue::Versus => match self.cue_two_before(at)? {
                 Cue::Comparative(true, _) => Some(Bound::Above),
                 Cue::Comparative(false, _) => Some(Bound::Below),
                 _ => None,
@@ -98,19 +94,22 @@ impl Reading<'_> {
         }
     }
 
+    /// Builds the tests for all dates that are in the assumption (if `changed`) or outside, each with
+    /// the mention of its date.
+    pub(super) fn all_date_tests(&mut self, changed: bool) -> Result<Vec<(usize, Test)>, AskError> {
+        let mut tests = Vec::new();
+        for date in self.dates.clone().iter().filter(|date| date.changed == changed) {
+            tests.extend(self.date_tests(date)?.into_iter().map(|test| (date.at, test)));
+        }
+        Ok(tests)
+    }
+
     /// Builds the tests that compare a field with a date of the question, one for each bound. Fails
     /// if the rows have no such field of dates.
-    pub(super) fn date_tests(&mut self, date: &DateUse) -> Result<Vec<Test>, AskError> {
-        let said = date.field.and_then(|at| match self.what(at) {
-            Some(What::Field(fields)) => self.field(fields, false),
-            _ => None,
-        });
-        let field = match said {
-            Some(field) => field,
-            None => self.time_field()?,
-        };
+    fn date_tests(&mut self, date: &DateUse) -> Result<Vec<Test>, AskError> {
+        let field = self.said_time_field(date.field)?;
         if self.kind_of(field) != Some(ColumnKind::Date) {
-            let name = self.base.kb.field_name(field);
+            let name = self.kb.field_name(field);
             return missing(format!("{name:?} holds no dates; name a year"));
         }
         let column = self.column(ColumnSpec::Field(field));
@@ -125,14 +124,13 @@ impl Reading<'_> {
     /// Returns the field of a type that holds years; of several, the one with the most values. If
     /// no field holds years, returns all fields that hold dates.
     pub(super) fn time_fields(&self, kind: TypeId) -> Vec<FieldId> {
-        let samples = self.schema.samples(self.base, kind);
         let of = |wanted: ColumnKind| {
-            let own = samples.iter().filter(move |sample| sample.kind == wanted);
-            own.map(|sample| (sample.filled, sample.field)).collect::<Vec<_>>()
+            let own = self.schema.samples(kind).iter().filter(move |own| own.kind == wanted);
+            own.map(|sample| (sample.filled, sample.field))
         };
-        match of(ColumnKind::Year).into_iter().max() {
+        match of(ColumnKind::Year).max() {
             Some((_, year)) => vec![year],
-            None => of(ColumnKind::Date).into_iter().map(|(_, field)| field).collect(),
+            None => of(ColumnKind::Date).map(|(_, field)| field).collect(),
         }
     }
 
@@ -145,17 +143,21 @@ impl Reading<'_> {
     pub(super) fn time_field(&self) -> Result<FieldId, AskError> {
         let mut fields = self.time_fields(self.rows);
         let is_said = |field: &FieldId| {
-            let names = self.schema.fields.get(usize::from(field.0));
-            names.is_some_and(|own| own.stems.iter().any(|stem| self.said.contains(stem)))
+            self.schema.field(*field).stems.iter().any(|stem| self.said.contains(stem))
         };
         if fields.iter().any(is_said) {
             fields.retain(is_said);
         }
-        let none = || {
-            let rows = self.base.kb.type_name(self.rows);
-            AskError::Missing(format!("no field of {rows} holds a year or a date"))
-        };
-        self.choose(fields, |field| self.field_in_words(field)).ok_or_else(none)
+        let rows = self.kb.type_name(self.rows);
+        let none = || missing(format!("no field of {rows} holds a year or a date"));
+        self.choose(fields, |field| self.field_in_words(field)).map_or_else(none, Ok)
+    }
+
+    /// Returns the field of the rows that mention `at` names, or, if it names none, the one that
+    /// [`time_field`](Self::time_field) returns.
+    pub(super) fn said_time_field(&self, at: Option<usize>) -> Result<FieldId, AskError> {
+        let said = at.and_then(|at| self.field(self.fields_at(at)?, false));
+        said.map_or_else(|| self.time_field(), Ok)
     }
 
     /// Returns the index of the mention that groups the rows by a part of dates: `per month`,
@@ -167,7 +169,7 @@ impl Reading<'_> {
     /// Returns the part of dates by which the rows are grouped, if column `group` holds dates and
     /// the question groups by a part.
     pub(super) fn date_part(&self, group: usize) -> Option<DatePart> {
-        let &ColumnSpec::Field(field) = self.columns.get(group)? else { return None };
+        let ColumnSpec::Field(field) = self.columns[group] else { return None };
         let is_date = self.kind_of(field) == Some(ColumnKind::Date);
         self.part_mention().and_then(|at| self.part_at(at)).filter(|_| is_date)
     }
@@ -182,9 +184,8 @@ impl Reading<'_> {
 
     /// Whether a mention names a field, of any type, that holds years or dates.
     pub(super) fn is_time(&self, at: usize) -> bool {
-        let Some(What::Field(fields)) = self.what(at) else { return false };
-        let types = (0..self.schema.types.len()).map(|kind| TypeId(kind as u16));
-        let mut known = types.flat_map(|kind| self.schema.samples(self.base, kind));
+        let Some(fields) = self.fields_at(at) else { return false };
+        let mut known = types_of(self.kb).flat_map(|kind| self.schema.samples(kind));
         known.any(|sample| {
             matches!(sample.kind, ColumnKind::Year | ColumnKind::Date)
                 && fields.iter().any(|(field, share)| *field == sample.field && *share > 0.4)

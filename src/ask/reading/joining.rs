@@ -1,7 +1,7 @@
 //! Interprets the words between mentions: lists joined by `and` or `or`, negations, and bounds that
 //! are not supported.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter::successors};
 
 use crate::{
     AskError,
@@ -9,6 +9,7 @@ use crate::{
     mentions::{Thing, Token, What},
     missing,
     reading::Reading,
+    schema::FieldValue,
 };
 use agent_kb::NodeId;
 
@@ -32,8 +33,7 @@ impl Reading<'_> {
     /// Whether one of `words` stands between two mentions.
     pub(super) fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
         let (start, end) = (self.mentions.range(one).end, self.mentions.range(other).start);
-        let between = self.mentions.tokens.get(start..end).unwrap_or_default();
-        between.iter().any(|token| words.contains(&token.word.as_str()))
+        (start..end).any(|at| words.contains(&self.mentions.word(at)))
     }
 
     /// Whether a mention is the word `or`.
@@ -100,19 +100,18 @@ impl Reading<'_> {
                 Some((place, What::Thing(_))) => {
                     denied.insert(place);
                     self.deny_list(place, &mut denied)?;
-                    true
                 }
-                Some((place, What::Field(_) | What::Type(_) | What::Links(_))) if !other => {
-                    denied.insert(place)
+                _ if other => {}
+                Some((place, What::Field(_) | What::Type(_) | What::Links(_))) => {
+                    denied.insert(place);
                 }
-                _ if other => continue,
                 _ => {
                     let said = self.said_at(at);
                     return missing(format!(
                         "cannot tell what {said:?} negates; put it before a name or a field"
                     ));
                 }
-            };
+            }
         }
         Ok(denied)
     }
@@ -130,17 +129,17 @@ impl Reading<'_> {
             };
             let listed = self.is_listed(last, at);
             let alike = self.thing(last).is_some_and(|one| self.may_be_of_one_sort(one, thing));
-            match (or, listed, alike) {
-                (true, ..) | (_, true, true) => denied.insert(at),
-                (_, false, false) => break,
-                _ => {
-                    let said = &thing.text;
-                    return missing(format!(
-                        "cannot tell whether {said:?} is negated too; put \"not\" before it, or \
-                         ask for it separately"
-                    ));
-                }
-            };
+            if !or && !listed && !alike {
+                break;
+            }
+            if !or && !(listed && alike) {
+                let said = &thing.text;
+                return missing(format!(
+                    "cannot tell whether {said:?} is negated too; put \"not\" before it, or ask for \
+                     it separately"
+                ));
+            }
+            denied.insert(at);
             last = at;
         }
         Ok(())
@@ -155,21 +154,19 @@ impl Reading<'_> {
 
     /// Whether two names may be nodes of the same type, or values of the same field.
     fn may_be_of_one_sort(&self, one: &Thing, other: &Thing) -> bool {
-        let kb = &self.base.kb;
-        let is_type = |node: &NodeId| self.has_node_of(other, kb.node_type(*node));
-        let fields = |thing: &Thing| {
-            thing.values.iter().map(|value| (value.kind, value.field)).collect::<BTreeSet<_>>()
+        let is_type = |node: &NodeId| self.has_node_of(other, self.kb.node_type(*node));
+        let has_field = |own: &FieldValue| {
+            other.values.iter().any(|value| (value.kind, value.field) == (own.kind, own.field))
         };
-        one.nodes.iter().any(is_type) || !fields(one).is_disjoint(&fields(other))
+        one.nodes.iter().any(is_type) || one.values.iter().any(has_field)
     }
 
     /// Returns the name or number on one side of mention `at`: after it if `step` is 1, before it
     /// if `step` is -1. If there is none, returns the nearest field, type or relation on that side.
     /// Skips bounds and negations.
     fn beside_or(&self, at: usize, step: isize) -> Option<&What> {
-        let mut place = self.beside(at, step)?;
         let mut field = None;
-        loop {
+        for place in successors(self.beside(at, step), |at| self.beside(*at, step)) {
             match self.what(place)? {
                 What::Cue(Cue::Bound(..) | Cue::Not) => {}
                 what @ (What::Field(_) | What::Type(_) | What::Links(_)) => {
@@ -178,22 +175,18 @@ impl Reading<'_> {
                 what @ (What::Thing(_) | What::NoThing(_) | What::Number(..) | What::Date(_)) => {
                     return Some(what);
                 }
-                _ => return field,
-            }
-            match self.beside(place, step) {
-                Some(next) => place = next,
-                None => return field,
+                _ => break,
             }
         }
+        field
     }
 
     /// Refuses a question with `or` between a name and a number, with `or` before a negation, or
     /// with `or more` without a number before it.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
-            if matches!(cue, Cue::OrMore(_))
-                && !matches!(self.what_beside(at, -1), Some(What::Number(..)))
-            {
+            let number_before = self.beside(at, -1).filter(|before| self.is_number(*before));
+            if matches!(cue, Cue::OrMore(_)) && number_before.is_none() {
                 let said = self.said_at(at);
                 return missing(format!("{said:?} must follow a number"));
             }
@@ -201,12 +194,15 @@ impl Reading<'_> {
                 continue;
             }
             let (one, other) = (self.beside_or(at, -1), self.beside_or(at, 1));
-            let is_value = |what: Option<&What>| matches!(what, Some(What::Number(..)));
-            let is_thing = |what: Option<&What>| matches!(what, Some(What::Thing(_)));
             let both_denied = self.cue_beside(at, 1) == Some(Cue::Not);
-            let is_date = [one, other].iter().any(|what| matches!(what, Some(What::Date(_))));
-            let differ = is_value(one) && is_thing(other) || is_thing(one) && is_value(other);
-            if differ || is_date || both_denied {
+            let differ = matches!(
+                (one, other),
+                (Some(What::Number(..)), Some(What::Thing(_)))
+                    | (Some(What::Thing(_)), Some(What::Number(..)))
+                    | (Some(What::Date(_)), _)
+                    | (_, Some(What::Date(_)))
+            );
+            if differ || both_denied {
                 return missing(
                     "\"or\" between dates or conditions of two kinds is not supported; ask for each \
                      separately",
@@ -220,20 +216,21 @@ impl Reading<'_> {
     /// `exactly` without a number, or with `only` where it is unclear what `only` refers to.
     pub(super) fn check_bounds(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
-            let bounds = match cue {
-                Cue::Bound(bound, by_time) => !by_time && bound != Bound::Between,
-                Cue::Versus => self.said_at(at) == "than",
-                _ => false,
-            };
             let behind = self.what_beside(at, 1);
-            if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
-                let said = self.said_at(at);
-                return missing(format!("{said:?} must be followed by a number"));
-            }
-            let by_time = matches!(cue, Cue::Bound(bound, true) if bound != Bound::Equal);
-            if by_time && !matches!(behind, Some(What::Number(..) | What::Date(_))) {
-                let said = self.said_at(at);
-                return missing(format!("{said:?} must be followed by a year or a date"));
+            let is_number = matches!(behind, Some(What::Number(..)));
+            let follows = match cue {
+                Cue::Bound(Bound::Equal, false) if !is_number => "a number",
+                Cue::Bound(bound, true)
+                    if bound != Bound::Equal
+                        && !is_number
+                        && !matches!(behind, Some(What::Date(_))) =>
+                {
+                    "a year or a date"
+                }
+                _ => "",
+            };
+            if !follows.is_empty() {
+                return missing(format!("{:?} must be followed by {follows}", self.said_at(at)));
             }
             // In `only wrote one paper`, `only` belongs to the verb.
             let beside = self.beside(at, 1).map(|next| self.mentions.range(next).start);
@@ -243,6 +240,11 @@ impl Reading<'_> {
             if cue == Cue::Only && !keeps {
                 return missing("cannot tell what \"only\" refers to");
             }
+            let bounds = match cue {
+                Cue::Bound(bound, by_time) => !by_time && bound != Bound::Between,
+                Cue::Versus => self.said_at(at) == "than",
+                _ => false,
+            };
             if let (true, Some(What::Cue(Cue::Of(function)))) = (bounds, behind) {
                 return missing(format!(
                     "a bound by the {} is not supported; name the number",

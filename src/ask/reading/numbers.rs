@@ -58,6 +58,11 @@ struct Limit {
     by_time: bool,
 }
 
+/// Whether a phrase asks for a maximum or minimum.
+fn is_extreme(cue: Cue) -> bool {
+    matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
+}
+
 /// Whether a number may be a year.
 pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
@@ -99,11 +104,11 @@ impl Reading<'_> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut next = 0;
         for at in 0..self.mentions.all.len() {
-            let Some(What::Number(number, unit)) = self.what(at).filter(|_| at >= next).cloned()
-            else {
+            let Some(&What::Number(number, ref unit)) = self.what(at).filter(|_| at >= next) else {
                 continue;
             };
-            let changed = self.changed.get(at).copied().unwrap_or(false);
+            let unit = unit.clone();
+            let changed = self.changed[at];
             if let Some(about) = self.is_rough(at) {
                 return missing(format!(
                     "{about:?} does not give an exact range; name its lower and upper number"
@@ -127,7 +132,7 @@ impl Reading<'_> {
                 ));
             };
             if let Bounded::Mention(place) = what
-                && self.changed.get(place) == Some(&changed)
+                && self.changed[place] == changed
             {
                 self.bounded.insert(place);
             }
@@ -140,7 +145,7 @@ impl Reading<'_> {
                 let open = || missing("a negated range is not supported; name one bound");
                 bound = bound.denied().map_or_else(open, Ok)?;
             }
-            let or = uses.last().is_some() && self.is_alternative(at);
+            let or = !uses.is_empty() && self.is_alternative(at);
             let Limit { to, unit, end, .. } = limit;
             uses.push(NumberUse { at, what, bound, number, to, unit, changed, or });
             next = end + 1;
@@ -152,21 +157,17 @@ impl Reading<'_> {
     /// Whether the number in a mention is the number of requested results: `top 5`, `the 5
     /// cheapest`.
     fn is_top(&self, at: usize) -> bool {
-        let first = matches!(
-            self.cue_beside(at, 1),
-            Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-        );
-        self.cue_beside(at, -1) == Some(Cue::Top) || first || self.leads(at)
+        self.cue_beside(at, -1) == Some(Cue::Top)
+            || self.cue_beside(at, 1).is_some_and(is_extreme)
+            || self.leads(at)
     }
 
     /// Reads from the words around the number in mention `at` how the number bounds a value.
     fn limit(&self, at: usize, mut unit: Option<String>) -> Result<Limit, AskError> {
         let (before, next) = (self.beside(at, -1), self.beside(at, 1));
-        let cue = before.and_then(|before| self.cue(before));
-        let (mut bound, implied) = self.compared(before);
+        let (mut bound, implied) = self.compared(at);
         let (mut to, mut end) = (None, at);
-        let second = next.filter(|next| matches!(self.what(*next), Some(What::Number(..))));
-        if let Some(second) = second
+        if let Some(second) = next
             && let Some(What::Number(other, other_unit)) = self.what(second)
             && (bound == Some(Bound::Between)
                 || matches!(bound, None | Some(Bound::Equal)) && self.is_range(at, second))
@@ -178,8 +179,7 @@ impl Reading<'_> {
         }
         // `two hundred`, `1 000`
         if bound.is_none()
-            && let Some(before) =
-                before.filter(|at| matches!(self.what(*at), Some(What::Number(..))))
+            && let Some(before) = before.filter(|before| self.is_number(*before))
             && !self.is_apart(before, at)
         {
             let (one, other) = (self.said_at(before), self.said_at(at));
@@ -190,13 +190,14 @@ impl Reading<'_> {
         }
         // `from 2010 on`
         if before.is_some_and(|before| self.said_at(before) == "from")
-            && self.mentions.word(self.mentions.range(at).end) == "on"
+            && self.word_after(at) == "on"
         {
             bound = Some(Bound::AtLeast);
         }
         // `3 or more`, `from 2010 onwards`
-        let mut by_time = matches!(cue, Some(Cue::Bound(_, true))) || bound.is_none();
-        if let Some(Cue::OrMore(more)) = next.and_then(|next| self.cue(next))
+        let mut by_time =
+            matches!(self.cue_beside(at, -1), Some(Cue::Bound(_, true))) || bound.is_none();
+        if let Some(Cue::OrMore(more)) = self.cue_beside(at, 1)
             && matches!(bound, None | Some(Bound::Equal))
         {
             bound = Some(if more { Bound::AtLeast } else { Bound::AtMost });
@@ -206,24 +207,25 @@ impl Reading<'_> {
         Ok(Limit { bound, implied, to, unit, end, by_time })
     }
 
-    /// Returns the bound that the mention before a number states, and the bounded value that the
-    /// mention implies: `newer than`.
-    fn compared(&self, before: Option<usize>) -> (Option<Bound>, Option<Bounded>) {
+    /// Returns the bound that the mention before the number in mention `at` states, and the bounded
+    /// value that the mention implies: `newer than`.
+    fn compared(&self, at: usize) -> (Option<Bound>, Option<Bounded>) {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
-        match before.and_then(|before| self.cue(before)) {
+        match self.cue_beside(at, -1) {
             Some(Cue::Bound(bound, _)) => (Some(bound), None),
-            Some(Cue::Versus) => {
-                match before.and_then(|before| self.cue_beside(before, -1)) {
-                    // `newer than 2010` bounds the year from below.
-                    Some(Cue::Comparative(high, names)) => {
-                        (than(high), Some(Bounded::Implied(names)))
-                    }
-                    Some(Cue::More(high)) => (than(high), None),
-                    _ => (None, None),
-                }
-            }
+            Some(Cue::Versus) => match self.cue_two_before(at) {
+                // `newer than 2010` bounds the year from below.
+                Some(Cue::Comparative(high, names)) => (than(high), Some(Bounded::Implied(names))),
+                Some(Cue::More(high)) => (than(high), None),
+                _ => (None, None),
+            },
             _ => (None, None),
         }
+    }
+
+    /// Returns the phrase before the mention that is [`beside`](Self::beside) a mention.
+    pub(super) fn cue_two_before(&self, at: usize) -> Option<Cue> {
+        self.cue_beside(self.beside(at, -1)?, -1)
     }
 
     /// Returns the value that the number in mention `at` bounds; `None` if it is unclear.
@@ -238,22 +240,18 @@ impl Reading<'_> {
         // A number does not bound the requested count: `how many have one over 20`.
         let is_rows = |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);
         let values = || (0..at).rev().filter(|place| self.is_value(*place) && !is_rows(*place));
-        let ahead = values()
-            .find(|place| self.changed.get(*place) == Some(&changed))
-            .or_else(|| values().next());
+        let ahead =
+            values().find(|place| self.changed[*place] == changed).or_else(|| values().next());
         // Money bounds a field, not a count: `products over 100 dollars`.
         let is_money = matches!(limit.unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY"));
-        let counts = |place: &usize| is_money && !matches!(self.what(*place), Some(What::Field(_)));
-        let (behind, ahead) = (behind.filter(|at| !counts(at)), ahead.filter(|at| !counts(at)));
         let may_be_year = limit.by_time && is_year(number);
-        match (&limit.implied, behind, ahead) {
-            (Some(implied), _, _) => Some(implied.clone()),
-            (_, Some(place), _) if !may_be_year || self.is_time(place) => {
-                Some(Bounded::Mention(place))
-            }
-            (_, _, Some(place)) if !may_be_year || self.is_time(place) => {
-                Some(Bounded::Mention(place))
-            }
+        let fits = |place: &usize| {
+            (!is_money || self.fields_at(*place).is_some())
+                && (!may_be_year || self.is_time(*place))
+        };
+        match (&limit.implied, behind.filter(fits).or_else(|| ahead.filter(fits))) {
+            (Some(implied), _) => Some(implied.clone()),
+            (None, Some(place)) => Some(Bounded::Mention(place)),
             _ if is_year(number) && limit.unit.is_none() => Some(Bounded::Year),
             _ if is_money => Some(Bounded::Implied(&["price", "cost"])),
             _ => None,
@@ -265,8 +263,7 @@ impl Reading<'_> {
     fn is_rough(&self, at: usize) -> Option<&str> {
         const ROUGH: [&str; 7] =
             ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
-        let before = self.mentions.word(self.mentions.range(at).start.checked_sub(1)?);
-        ROUGH.contains(&before).then_some(before)
+        Some(self.word_before(at)).filter(|before| ROUGH.contains(before))
     }
 
     /// Whether a number at the beginning of a question for a maximum or minimum is the number of
@@ -276,9 +273,7 @@ impl Reading<'_> {
             && matches!(self.cue_beside(at, -1), None | Some(Cue::Which))
             && matches!(self.what_beside(at, 1), Some(What::Type(_) | What::Field(_)))
             && self.begins(at)
-            && self.cues(false).any(|(_, cue)| {
-                matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-            })
+            && self.cues(false).any(|(_, cue)| is_extreme(cue))
     }
 
     /// Whether only question words, fillers and relations precede a mention in the question.
@@ -291,13 +286,13 @@ impl Reading<'_> {
     /// Whether a number in the assumption is the amount by which values change, instead of
     /// selecting rows.
     fn scales(&self, at: usize) -> bool {
-        let near = |step: isize| self.cue_beside(at, step);
         let changes = |cue: Option<Cue>| {
             matches!(cue, Some(Cue::Raise | Cue::Lower | Cue::More(_) | Cue::Comparative(..)))
         };
+        let before = self.cue_beside(at, -1);
         let behind = self.beside(at, 1).and_then(|next| self.cue_beside(next, 1));
-        changes(near(-1))
-            || changes(near(1))
-            || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))
+        changes(before)
+            || changes(self.cue_beside(at, 1))
+            || changes(behind) && !matches!(before, Some(Cue::Bound(..)))
     }
 }

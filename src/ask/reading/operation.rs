@@ -27,8 +27,13 @@ pub(super) const YES_NO: [&str; 14] = [
 /// Words that may refer to the whole base although they are names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
+/// Why the total over nodes to which several rows may link is refused.
+pub(super) const COUNTED_TWICE: &str = "nodes that several rows link to would be counted more than \
+                                        once; ask for the total or the mean of directly linked nodes";
+
 /// The parts of a question outside of its assumption. The first number of each pair is the index of
 /// a mention.
+#[derive(Default)]
 pub(super) struct Parts {
     /// Columns of numbers that are not bounded: pairs of a mention and a column index.
     pub(super) measures: Vec<(usize, usize)>,
@@ -113,21 +118,15 @@ impl Reading<'_> {
 
     /// Sorts the mentions outside of the assumption into the parts of a question of one kind.
     pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
-        let mut parts = Parts {
-            measures: Vec::new(),
-            groups: Vec::new(),
-            subjects: Vec::new(),
-            conditions: Vec::new(),
-            filters: Vec::new(),
-            counts_rows: self.counted.values().any(|kind| *kind == self.rows)
-                || self.occurs_in() == Some(self.rows)
-                || self.counted_by_name() == Some(self.rows)
-                || self.counts_them(),
-        };
+        let counts_rows = self.counted.values().any(|kind| *kind == self.rows)
+            || self.occurs_in() == Some(self.rows)
+            || self.counted_by_name() == Some(self.rows)
+            || self.counts_them();
+        let mut parts = Parts { counts_rows, ..Parts::default() };
         self.put_things(kind, &mut parts)?;
         self.put_numbers(kind, &mut parts)?;
         for at in 0..self.mentions.all.len() {
-            if self.changed.get(at) == Some(&true) || self.bound.contains_key(&at) {
+            if self.changed[at] || self.bound.contains_key(&at) {
                 continue;
             }
             if self.denied.contains(&at) {
@@ -142,7 +141,7 @@ impl Reading<'_> {
                 if !parts.measures.iter().any(|(_, known)| *known == column) {
                     parts.measures.push((at, column));
                 }
-            } else if let Some(What::Field(fields)) = self.what(at)
+            } else if let Some(fields) = self.fields_at(at)
                 && let Some(field) = self.field(fields, false)
                 && matches!(self.kind_of(field), Some(ColumnKind::Text | ColumnKind::Date))
                 && !self.bounded.contains(&at)
@@ -159,12 +158,11 @@ impl Reading<'_> {
         }
         self.put_linked(&mut parts)?;
         // Counted links do not group the rows: `how many did each of them request`.
-        let counted = |steps: &[MetapathStep]| {
-            let mut counts = parts.measures.iter().filter_map(|(_, at)| self.columns.get(*at));
-            counts.any(|spec| matches!(spec, ColumnSpec::Count(own) if own == steps))
-        };
-        parts.groups.retain(|(_, group)| match self.columns.get(*group) {
-            Some(ColumnSpec::Names(steps)) => !counted(steps),
+        parts.groups.retain(|(_, group)| match &self.columns[*group] {
+            ColumnSpec::Names(steps) => {
+                let counted = ColumnSpec::Count(steps.clone());
+                !parts.measures.iter().any(|(_, column)| self.columns[*column] == counted)
+            }
             _ => true,
         });
         Ok(parts)
@@ -177,8 +175,7 @@ impl Reading<'_> {
     /// If it is unclear what a mentioned relation means for the rows.
     fn put_linked(&mut self, parts: &mut Parts) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
-            let said =
-                self.changed.get(at) == Some(&false) && self.what(at) == Some(&What::Relation);
+            let said = !self.changed[at] && self.what(at) == Some(&What::Relation);
             if !said || self.is_followed(at, parts) {
                 continue;
             }
@@ -191,12 +188,12 @@ impl Reading<'_> {
             match steps.as_slice() {
                 &[step] if !links && step.to != self.rows && !self.is_one_of_two_verbs(at) => {
                     let column = self.column(ColumnSpec::Count(vec![step]));
-                    parts.filters.push((at, some_of(column)));
+                    parts.filters.push((at, count_is(Bound::Above, column)));
                 }
                 [] if links && !is_within && !self.is_row_behind(at, parts) => {}
                 _ => {
                     let said = self.said_at(at);
-                    let rows = self.base.kb.type_name(self.rows);
+                    let rows = self.kb.type_name(self.rows);
                     return missing(format!(
                         "cannot tell what {said:?} means for a {rows}; name what it is linked to"
                     ));
@@ -212,9 +209,8 @@ impl Reading<'_> {
         let joins = |one: usize, other: usize| {
             self.what(one) == self.what(other) && self.said_at(one + 1) == "and"
         };
-        let is_name = |at: usize| matches!(self.what(at), Some(What::Thing(_)));
         (joins(at, at + 2) || at > 1 && joins(at - 2, at))
-            && self.beside(at, -1).is_some_and(is_name)
+            && matches!(self.what_beside(at, -1), Some(What::Thing(_)))
     }
 
     /// Whether the mention after `at` names a row itself, so that the relation in mention `at` does
@@ -235,8 +231,7 @@ impl Reading<'_> {
         let tests = parts.filters.iter().map(|(_, test)| test);
         let tests = tests.chain(parts.subjects.iter().map(|subject| &subject.test));
         let columns = said.chain(tests.flat_map(Test::columns));
-        let of_columns =
-            columns.filter_map(|column| self.columns.get(column)).flat_map(ColumnSpec::steps);
+        let of_columns = columns.flat_map(|column| self.columns[column].steps());
         let to_rows = parts.conditions.iter().flat_map(|(_, condition)| &condition.steps);
         of_columns.chain(to_rows).any(|step| self.says(at, step.relation))
     }
@@ -258,7 +253,7 @@ impl Reading<'_> {
         let next = self.what_beside(at, 1);
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
         if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
-            let name = self.base.kb.field_name(field);
+            let name = self.kb.field_name(field);
             return missing(format!("{name:?} holds texts, which are not searched"));
         }
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
@@ -271,10 +266,10 @@ impl Reading<'_> {
     /// Builds the test for a negated mention: rows without a value of the field, or without a link
     /// to the type or by the relation. `None` if the mention tests nothing.
     fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
-        let rows = self.base.kb.type_name(self.rows);
-        let column = match self.what(at).cloned() {
+        let rows = self.kb.type_name(self.rows);
+        let column = match self.what(at) {
             Some(What::Field(fields)) => {
-                let Some(field) = self.field(&fields, false) else { return Ok(None) };
+                let Some(field) = self.field(fields, false) else { return Ok(None) };
                 self.check_zero(field)?;
                 let column = self.column(ColumnSpec::Field(field));
                 return Ok(Some(Test::Not(Box::new(Test::Filled { column }))));
@@ -283,8 +278,8 @@ impl Reading<'_> {
                 Some(column) => column,
                 None => return missing(format!("no {rows} has a {:?}", self.said_at(at))),
             },
-            Some(What::Type(kind)) if kind != self.rows => {
-                let steps = self.path_to(kind)?;
+            Some(What::Type(kind)) if *kind != self.rows => {
+                let steps = self.path_to(*kind)?;
                 self.column(ColumnSpec::Count(steps))
             }
             Some(What::Type(_)) => {
@@ -292,35 +287,34 @@ impl Reading<'_> {
             }
             _ => return Ok(None),
         };
-        Ok(Some(Test::Number { column, bound: Bound::Equal, number: 0.0, to: None }))
+        Ok(Some(count_is(Bound::Equal, column)))
     }
 
     /// Refuses to distinguish rows with and without a value of a field if zero may stand for a
     /// missing value.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
-        let kb = &self.base.kb;
         let is_zero = |node: NodeId| {
-            kb.field(node, field).and_then(quantity).is_some_and(|one| one.number == 0.0)
+            let value = self.kb.field(node, field).and_then(quantity);
+            value.is_some_and(|value| value.number == 0.0)
         };
-        match sampled(kb, self.rows, LOOKED_AT).any(is_zero) {
-            true => {
-                missing(format!("cannot tell whether {:?} is 0 or unknown", kb.field_name(field)))
-            }
-            false => Ok(()),
+        if sampled(self.kb, self.rows, LOOKED_AT).any(is_zero) {
+            let name = self.kb.field_name(field);
+            return missing(format!("cannot tell whether {name:?} is 0 or unknown"));
         }
+        Ok(())
     }
 
     /// Adds numbers and dates to `parts` as filters, or two numbers as compared subjects.
     fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
-        let numbers: Vec<_> =
-            self.numbers.iter().filter(|number| !number.changed).cloned().collect();
-        let equal = numbers.iter().filter(|number| number.bound == Bound::Equal).count();
+        let mut numbers = self.numbers.clone();
+        numbers.retain(|number| !number.changed);
+        let is_equal = |number: &NumberUse| number.bound == Bound::Equal;
         let compares = matches!(kind, Kind::Intercomparison | Kind::Variance)
             && parts.subjects.is_empty()
-            && equal == 2;
+            && numbers.iter().filter(|number| is_equal(number)).count() == 2;
         for number in &numbers {
             let test = self.number_test(number)?;
-            if compares && number.bound == Bound::Equal {
+            if compares && is_equal(number) {
                 parts.subjects.push(Subject { name: format!("{}", number.number), test });
                 continue;
             }
@@ -328,18 +322,14 @@ impl Reading<'_> {
             let again = |known: &NumberUse| {
                 known.at < number.at
                     && known.what == number.what
-                    && known.bound == Bound::Equal
-                    && number.bound == Bound::Equal
+                    && is_equal(known)
+                    && is_equal(number)
                     && known.number != number.number
             };
             let joins = number.or || numbers.iter().any(again);
             push_number(&mut parts.filters, number.at, test, joins);
         }
-        let dates: Vec<_> = self.dates.iter().filter(|one| !one.changed).cloned().collect();
-        for date in &dates {
-            let tests = self.date_tests(date)?;
-            parts.filters.extend(tests.into_iter().map(|test| (date.at, test)));
-        }
+        parts.filters.extend(self.all_date_tests(false)?);
         Ok(())
     }
 
@@ -349,8 +339,7 @@ impl Reading<'_> {
         match self.what(at) {
             Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
             Some(What::Field(fields)) => {
-                let kind = self.field(fields, false).and_then(|field| self.kind_of(field));
-                match kind {
+                match self.field(fields, false).and_then(|field| self.kind_of(field)) {
                     Some(ColumnKind::Year) => self.is_parting(at) && !self.bounded.contains(&at),
                     Some(kind) => kind.groups() && !kind.is_number(),
                     None => false,
@@ -362,9 +351,8 @@ impl Reading<'_> {
 
     /// Whether a mention follows `by` or a phrase such as `which` or `each`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
-        let before = self.mentions.range(at).start.checked_sub(1);
         matches!(self.cue_beside(at, -1), Some(Cue::Which | Cue::Each))
-            || before.is_some_and(|before| self.mentions.word(before) == "by")
+            || self.word_before(at) == "by"
     }
 
     fn group_column(&mut self, at: usize) -> Option<usize> {
@@ -382,13 +370,12 @@ impl Reading<'_> {
     /// Returns the metapath from the rows to type `kind` through the type after `of`, as in `per
     /// category of the product`; `None` if no type after `of` follows mention `at`.
     fn group_of(&self, at: usize, kind: TypeId) -> Option<Vec<MetapathStep>> {
-        let next = (at + 1..self.mentions.all.len())
-            .find(|next| matches!(self.what(*next), Some(What::Type(_))))?;
-        let Some(What::Type(by)) = self.what(next) else { return None };
-        let (end, start) = (self.mentions.range(at).end, self.mentions.range(next).start);
-        let says_of = self.mentions.word(end) == "of" && (1..=2).contains(&(start - end));
-        let mut steps = self.path_to(*by).ok().filter(|_| says_of && *by != self.rows)?;
-        let last = self.schema.best_paths(*by, kind, &self.said).into_iter().next()?;
+        let (next, by) =
+            (at + 1..self.mentions.all.len()).find_map(|at| Some((at, self.type_at(at)?)))?;
+        let between = self.mentions.range(next).start - self.mentions.range(at).end;
+        let says_of = self.word_after(at) == "of" && (1..=2).contains(&between);
+        let mut steps = self.path_to(by).ok().filter(|_| says_of && by != self.rows)?;
+        let last = self.schema.best_paths(by, kind, &self.said).into_iter().next()?;
         steps.extend(last);
         (steps.len() <= MAX_STEPS).then_some(steps)
     }
@@ -439,7 +426,7 @@ impl Reading<'_> {
             let next = self.what_beside(at, 1);
             cue == Cue::HowMany
                 && (matches!(next, None | Some(What::Cue(_) | What::Number(..)))
-                    || YES_NO.contains(&self.mentions.word(self.mentions.range(at).end)))
+                    || YES_NO.contains(&self.word_after(at)))
         })
     }
 
@@ -457,10 +444,10 @@ impl Reading<'_> {
 
     /// Refuses a question that asks for the difference between numbers.
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
-        match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
-            true => missing("differences are not computed; ask which is higher"),
-            false => Ok(()),
+        if self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
+            return missing("differences are not computed; ask which is higher");
         }
+        Ok(())
     }
 
     /// Refuses a comparison with a property of the same row: `at another site than their manager`.
@@ -487,20 +474,14 @@ impl Reading<'_> {
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
     }
 
-    pub(super) fn no_number(&self) -> AskError {
-        let kb = &self.base.kb;
-        let rows = kb.type_name(self.rows);
-        let numbers: Vec<&str> = self
-            .schema
-            .samples(self.base, self.rows)
-            .iter()
-            .filter(|sample| sample.kind.is_number())
-            .map(|sample| kb.field_name(sample.field))
-            .collect();
+    /// Fails because the question names no known number of the rows.
+    pub(super) fn no_number<T>(&self) -> Result<T, AskError> {
+        let rows = self.kb.type_name(self.rows);
+        let samples = self.schema.samples(self.rows).iter();
+        let numbers = samples.filter(|sample| sample.kind.is_number());
+        let numbers: Vec<&str> = numbers.map(|sample| self.kb.field_name(sample.field)).collect();
         let known = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-        AskError::Missing(format!(
-            "no known number of {rows} is named; known: {known}, and numbers of links"
-        ))
+        missing(format!("no known number of {rows} is named; known: {known}, and numbers of links"))
     }
 
     /// Adds filters so that only rows with the mentioned values and links are counted: `how many
@@ -510,21 +491,19 @@ impl Reading<'_> {
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
             return Ok(());
         }
-        let is_type = |at: usize| matches!(self.what(at), Some(What::Type(_)));
+        let is_type = |at: usize| self.type_at(at).is_some();
         let is_links = |at: usize| matches!(self.what(at), Some(What::Links(_)));
-        for (at, column) in parts.measures.extract_if(.., |(at, _)| is_links(*at)) {
-            parts.filters.push((at, some_of(column)));
-        }
         let mut columns: Vec<(usize, usize)> =
-            parts.measures.extract_if(.., |(at, _)| !is_type(*at)).collect();
+            parts.measures.extract_if(.., |(at, _)| is_links(*at)).collect();
+        columns.extend(parts.measures.extract_if(.., |(at, _)| !is_type(*at)));
         if !each {
             // A type on the metapath to a named thing is not a condition of its own.
             let is_way = |at: usize| is_type(at) && !parts.conditions.is_empty();
             columns.extend(parts.groups.extract_if(.., |(at, _)| !is_way(*at)));
         }
         for (at, column) in columns {
-            if let Some(ColumnSpec::Field(field)) = self.columns.get(column) {
-                self.check_zero(*field)?;
+            if let ColumnSpec::Field(field) = self.columns[column] {
+                self.check_zero(field)?;
             }
             let test = self.has_some(column);
             parts.filters.push((at, test));
@@ -534,10 +513,11 @@ impl Reading<'_> {
 
     /// Builds the test for rows with a value in a column, or with at least one link.
     pub(super) fn has_some(&mut self, column: usize) -> Test {
-        match self.columns.get(column) {
-            Some(ColumnSpec::Count(_)) => some_of(column),
-            Some(ColumnSpec::Names(steps)) => {
-                some_of(self.column(ColumnSpec::Count(steps.clone())))
+        match &self.columns[column] {
+            ColumnSpec::Count(_) => count_is(Bound::Above, column),
+            ColumnSpec::Names(steps) => {
+                let count = ColumnSpec::Count(steps.clone());
+                count_is(Bound::Above, self.column(count))
             }
             _ => Test::Filled { column },
         }
@@ -545,8 +525,8 @@ impl Reading<'_> {
 
     /// Whether the type in a mention is on the metapath from a named node to the rows.
     fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
-        let Some(What::Type(kind)) = self.what(at) else { return false };
-        parts.conditions.iter().flat_map(|(_, one)| &one.steps).any(|step| step.to == *kind)
+        let mut steps = parts.conditions.iter().flat_map(|(_, one)| &one.steps);
+        self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
     }
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
@@ -598,13 +578,13 @@ impl Reading<'_> {
                     ));
                 }
             },
-            None => return Err(self.no_number()),
+            None => return self.no_number(),
             Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
         };
         if let Measure::Of(Function::Sum, column) = measure
-            && self.columns.get(column).is_some_and(|spec| spec.steps().len() > 1)
+            && self.columns[column].steps().len() > 1
         {
-            return Err(self.counted_twice());
+            return missing(COUNTED_TWICE);
         }
         let parting = parts.groups.iter().find(|(at, _)| self.is_parting(*at));
         match parting.or(parts.groups.first()) {
@@ -617,13 +597,6 @@ impl Reading<'_> {
             }
             _ => Ok(Operation::Number(measure)),
         }
-    }
-
-    /// Returns the error for a total over nodes to which several rows may link.
-    pub(super) fn counted_twice(&self) -> AskError {
-        let why = "nodes that several rows link to would be counted more than once; ask for the \
-                   total or the mean of directly linked nodes";
-        AskError::Missing(why.to_owned())
     }
 
     /// Returns the aggregate function of the numbers in mention `at`, mentioned or implied.
@@ -659,17 +632,13 @@ impl Reading<'_> {
 
     /// Returns the column whose number of distinct values the question asks for, if any.
     fn different(&self, parts: &Parts) -> Option<usize> {
-        let counts =
-            |at: usize| matches!(self.cue_beside(at, -1), Some(Cue::HowMany | Cue::NumberOf));
-        let is_category = |at: usize| match self.what(at) {
-            Some(What::Field(fields)) => {
-                let field = self.field(fields, false);
-                field.and_then(|field| self.kind_of(field)) == Some(ColumnKind::Category)
-            }
-            _ => false,
+        let is_category = |at: usize| {
+            let field = self.fields_at(at).and_then(|fields| self.field(fields, false));
+            field.and_then(|field| self.kind_of(field)) == Some(ColumnKind::Category)
         };
         let plain = !parts.counts_rows && self.function().is_none() && self.extreme().is_none();
-        let found = parts.groups.iter().find(|(at, _)| plain && counts(*at) && is_category(*at));
+        let found =
+            parts.groups.iter().find(|(at, _)| plain && self.is_count_of(*at) && is_category(*at));
         found.map(|(_, column)| *column)
     }
 
@@ -677,25 +646,22 @@ impl Reading<'_> {
         if let [_, "there", "a" | "an" | "any", ..] = self.own_words().as_slice() {
             return missing("a test of whether any row satisfies a comparison is not supported");
         }
-        let more = self.comparative().is_some() || self.extreme().is_some();
-        if self.asks_for_test() || self.has(Cue::HowMany) && !more {
+        let extreme = || self.extreme().map(|(high, names)| (usize::MAX, high, names));
+        let asked = self.comparative().or_else(extreme);
+        if self.asks_for_test() || self.has(Cue::HowMany) && asked.is_none() {
             return Err(AskError::NoTable);
         }
-        if !more {
+        if asked.is_none() {
             self.is_no_difference()?;
         }
         if parts.subjects.len() < 2 {
             return missing("a comparison needs two or more subjects");
         }
-        let (at, high, names) = match (self.comparative(), self.extreme()) {
-            (Some(found), _) => found,
-            (None, Some((high, names))) => (usize::MAX, high, names),
-            // `how many by A or B` counts either, and compares nothing.
-            (None, None) if self.has(Cue::HowMany) || self.has(Cue::NumberOf) => {
-                return Err(AskError::NoTable);
-            }
-            (None, None) => (usize::MAX, true, &[][..]),
-        };
+        // `the number of papers by A or B` counts either, and compares nothing.
+        if asked.is_none() && self.has(Cue::NumberOf) {
+            return Err(AskError::NoTable);
+        }
+        let (at, high, names) = asked.unwrap_or((usize::MAX, true, &[]));
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
         let number = match implied {
@@ -705,7 +671,7 @@ impl Reading<'_> {
         let measure = match number {
             // `published more` compares the rows of venues by number.
             None if parts.counts_rows || !own && self.publishes() => Measure::Rows,
-            None => return Err(self.no_number()),
+            None => return self.no_number(),
             Some((place, column)) => {
                 // `more citations` compares totals of groups.
                 let more = self.beside(place, -1) == Some(at)
@@ -719,8 +685,7 @@ impl Reading<'_> {
                 Measure::Of(function, column)
             }
         };
-        let yes_no = YES_NO.contains(&self.mentions.word(0))
-            || YES_NO.contains(&self.mentions.word(self.begin()));
+        let yes_no = self.is_yes_no() || YES_NO.contains(&self.mentions.word(self.begin()));
         let subjects = std::mem::take(&mut parts.subjects);
         // `Is it higher for A or for B` asks which.
         let or = self.cues(false).any(|(at, _)| self.is_or(at));
@@ -730,14 +695,14 @@ impl Reading<'_> {
     fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {
         if !self.has(Cue::Normal) {
             let distributed = self.own_words().iter().any(|word| word.starts_with("distribut"));
-            return Err(match distributed {
-                true => AskError::Missing("only a normal distribution can be tested".to_owned()),
-                false => AskError::NoTable,
-            });
+            return match distributed {
+                true => missing("only a normal distribution can be tested"),
+                false => Err(AskError::NoTable),
+            };
         }
         match parts.measures.first() {
             Some(&(_, column)) => Ok(Operation::Normal(column)),
-            None => Err(self.no_number()),
+            None => self.no_number(),
         }
     }
 
@@ -758,7 +723,7 @@ impl Reading<'_> {
                 Ok(Operation::SpreadAmong { measure, group: Some(group), subjects: Vec::new() })
             }
             (&[_], None) => missing("name the groups whose spread is compared"),
-            (&[], _) => Err(self.no_number()),
+            (&[], _) => self.no_number(),
         }
     }
 
@@ -767,9 +732,9 @@ impl Reading<'_> {
         let mut both: Vec<(usize, usize)> = [parts.measures.clone(), parts.groups.clone()].concat();
         both.sort_unstable();
         match both.as_slice() {
-            &[(_, one), (_, other), ..] if asks => Ok(Operation::Relate(one, other)),
-            _ if asks => Err(self.no_number()),
-            _ => Err(AskError::NoTable),
+            _ if !asks => Err(AskError::NoTable),
+            &[(_, one), (_, other), ..] => Ok(Operation::Relate(one, other)),
+            _ => self.no_number(),
         }
     }
 
@@ -780,13 +745,12 @@ impl Reading<'_> {
         operation: &Operation,
         supposed: Option<&Change>,
     ) -> Result<(), AskError> {
-        let mut used: Vec<usize> = operation.columns();
+        let mut used = operation.columns();
         used.extend(parts.filters.iter().flat_map(|(_, test)| test.columns()));
         used.extend(supposed.into_iter().flat_map(Change::columns));
         let passes = |at: usize| {
-            let Some(What::Type(kind)) = self.what(at) else { return false };
-            let columns = used.iter().filter_map(|at| self.columns.get(*at));
-            columns.flat_map(ColumnSpec::steps).any(|step| step.to == *kind)
+            let mut steps = used.iter().flat_map(|column| self.columns[*column].steps());
+            self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
                 || self.is_on_the_way(at, parts)
         };
         for (at, column) in parts.groups.iter().chain(&parts.measures) {
@@ -796,13 +760,13 @@ impl Reading<'_> {
             }
         }
         // In `depend on a library and a package`, the rows are linked to other rows.
-        let is_type =
-            |at: usize| matches!(self.what(at), Some(What::Type(kind)) if *kind != self.rows);
         let is_other = |at: &usize| {
-            let before = self.beside(*at, -1).filter(|before| is_type(*before));
-            self.what(*at) == Some(&What::Type(self.rows))
+            self.type_at(*at) == Some(self.rows)
                 && !self.counted.contains_key(at)
-                && before.is_some_and(|before| self.is_said_between(before, *at, &["and"]))
+                && self.beside(*at, -1).is_some_and(|before| {
+                    self.type_at(before).is_some_and(|kind| kind != self.rows)
+                        && self.is_said_between(before, *at, &["and"])
+                })
         };
         if let Some(at) = (0..self.mentions.all.len()).find(is_other) {
             let said = self.said_at(at);
@@ -817,12 +781,12 @@ impl Reading<'_> {
     /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
     fn fields_are_of_rows(&self) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
-            let Some(What::Field(fields)) = self.what(at) else { continue };
+            let Some(fields) = self.fields_at(at) else { continue };
             let is_said = self.bound.contains_key(&at) || self.bounded.contains(&at);
             let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
             let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
             if !is_said && !is_base && !fields.iter().any(is_of_rows) {
-                let rows = self.base.kb.type_name(self.rows);
+                let rows = self.kb.type_name(self.rows);
                 return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
             }
         }
@@ -830,7 +794,7 @@ impl Reading<'_> {
     }
 }
 
-/// Builds the test that a count is above 0.
-fn some_of(column: usize) -> Test {
-    Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
+/// Builds the test that compares a count with 0.
+fn count_is(bound: Bound, column: usize) -> Test {
+    Test::Number { column, bound, number: 0.0, to: None }
 }

@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 use crate::{
     AskError,
     lexicon::{Cue, Function, is_frequency},
-    mentions::{Mention, What},
+    mentions::What,
+    missing,
     reading::{Reading, asks, numbers::Bounded},
+    schema::types_of,
 };
 use agent_kb::{Direction, FieldId, TypeId};
 
@@ -43,25 +45,23 @@ impl Reading<'_> {
     /// named node, the step with the most edges leads to the candidate type. `None` if the question
     /// itself says what to count or mentions a field.
     pub(super) fn occurs_in(&self) -> Option<TypeId> {
-        let &[wanted] = self.base.kb.candidate_types() else { return None };
-        let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
-        if !self.is_frequency() || !self.counted.is_empty() || self.mentions.all.iter().any(counts)
-        {
+        let &[wanted] = self.kb.candidate_types() else { return None };
+        if !self.is_frequency() || !self.counted.is_empty() {
             return None;
         }
         let mut types: Vec<TypeId> = Vec::new();
         for mention in &self.mentions.all {
             match &mention.what {
+                What::Field(_) | What::Links(_) => return None,
                 What::Type(kind) => types.push(*kind),
                 What::Thing(thing) => {
-                    types.extend(thing.nodes.iter().map(|&node| self.base.kb.node_type(node)));
+                    types.extend(thing.nodes.iter().map(|&node| self.kb.node_type(node)));
                 }
                 _ => {}
             }
         }
-        let all = types
-            .iter()
-            .all(|kind| *kind != wanted && self.schema.most_linked(*kind) == Some(wanted));
+        // The step from a type never leads to the type itself.
+        let all = types.iter().all(|kind| self.schema.most_linked(*kind) == Some(wanted));
         (all && !types.is_empty()).then_some(wanted)
     }
 
@@ -75,14 +75,13 @@ impl Reading<'_> {
         let counts = |cue: Cue| matches!(cue, Cue::HowMany | Cue::NumberOf);
         let (at, _) = self.cues(false).find(|(_, cue)| counts(*cue))?;
         let thing = self.thing(self.beside(at, 1)?)?;
-        let of_value = |kind: TypeId| thing.values.iter().all(|value| value.kind == kind);
-        let says_type = self.says_type(|_| true);
-        match (thing.values.first(), self.base.kb.candidate_types()) {
-            _ if says_type || !self.counted.is_empty() => None,
-            (Some(value), _) if of_value(value.kind) => Some(value.kind),
-            (None, &[kind]) => Some(kind),
-            _ => None,
+        let mut types: Vec<TypeId> = thing.values.iter().map(|value| value.kind).collect();
+        types.dedup();
+        if types.is_empty() {
+            types = self.kb.candidate_types().to_vec();
         }
+        let is_said = self.says_type(|_| true) || !self.counted.is_empty();
+        if let (&[kind], false) = (types.as_slice(), is_said) { Some(kind) } else { None }
     }
 
     /// Whether the question has a word for publishing or writing, and does not say which type to
@@ -90,22 +89,19 @@ impl Reading<'_> {
     pub(super) fn publishes(&self) -> bool {
         const PUBLISH: [&str; 7] =
             ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
-        let fruitful = |(at, _)| {
-            let said = self.said_at(at);
-            said.ends_with("prolific") || said.ends_with("productive")
-        };
+        let is_fruitful =
+            |said: String| ["prolific", "productive"].iter().any(|end| said.ends_with(end));
         self.counted.is_empty()
             && (self.own_words().iter().any(|word| PUBLISH.contains(word))
-                || self.cues(false).any(fruitful))
+                || self.cues(false).any(|(at, _)| is_fruitful(self.said_at(at))))
     }
 
     /// Returns the type with the most points. If the question mentions no type, takes the one that
     /// [`choose`](Self::choose) selects among types with nearly as many points. Fails if no type
     /// has any points.
     pub(super) fn choose_rows(&self) -> Result<TypeId, AskError> {
-        let kb = &self.base.kb;
-        let kinds = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
-        let mut found: Vec<(f32, TypeId)> = kinds
+        let kb = self.kb;
+        let mut found: Vec<(f32, TypeId)> = types_of(kb)
             .map(|kind| (self.points(kind), kind))
             .filter(|(points, _)| *points > 0.0)
             .collect();
@@ -123,13 +119,13 @@ impl Reading<'_> {
             true => found.first().copied(),
             false => self.choose(found, told),
         };
-        let unsaid = || {
-            AskError::Missing(format!(
+        match best {
+            Some((_, kind)) => Ok(kind),
+            None => missing(format!(
                 "cannot tell which type is meant; this base has nodes of the types {}",
                 kb.types().join(", ")
-            ))
-        };
-        best.map(|(_, kind)| kind).ok_or_else(unsaid)
+            )),
+        }
     }
 
     /// Returns how many points a type has as the type of the rows.
@@ -143,7 +139,7 @@ impl Reading<'_> {
                     // The type with more nodes that have the field is preferred.
                     let (mut share, mut filled) = (0.0, 0.0);
                     for (field, own) in fields {
-                        if let Some(sample) = self.schema.sample(self.base, kind, *field) {
+                        if let Some(sample) = self.schema.sample(kind, *field) {
                             share = f32::max(share, *own);
                             filled =
                                 f32::max(filled, sample.filled as f32 / sample.seen.max(1) as f32);
@@ -152,7 +148,7 @@ impl Reading<'_> {
                     points += HAS_FIELD * share * (1.0 - FILLED_SHARE + FILLED_SHARE * filled);
                 }
                 What::Type(own) if self.counted.contains_key(&at) => {
-                    let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
+                    let how_many = self.is_how_many(at);
                     if *own == kind {
                         points += match how_many {
                             true => IS_COUNTED,
@@ -168,28 +164,23 @@ impl Reading<'_> {
                     // The first mentioned of equal types is preferred.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
                     points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
-                    points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
+                    points += if self.word_before(at) == "among" { IS_AMONG } else { 0.0 };
                     said_before = true;
                 }
                 What::Links(relation) => {
                     let out = self.schema.step_of(kind, *relation).map(|step| step.direction);
-                    points += match out {
-                        Some(Direction::Out) => 1.0,
-                        Some(_) => 0.5,
-                        None => 0.0,
-                    };
-                    points += if out.is_some() && is_said() { HAS_COUNTED } else { 0.0 };
+                    if let Some(direction) = out {
+                        points += if direction == Direction::Out { 1.0 } else { 0.5 };
+                        points += if is_said() { HAS_COUNTED } else { 0.0 };
+                    }
                 }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
                     points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
                 }
                 What::Thing(thing) => {
                     let of_rows = thing.values.iter().any(|value| value.kind == kind);
-                    points += if of_rows || self.has_node_of(thing, kind) {
-                        HAS_VALUE * 0.5
-                    } else {
-                        0.0
-                    };
+                    let is_own = of_rows || self.has_node_of(thing, kind);
+                    points += if is_own { HAS_VALUE * 0.5 } else { 0.0 };
                 }
                 _ => {}
             }
@@ -214,24 +205,21 @@ impl Reading<'_> {
         let names =
             |at: usize| matches!(self.what(at), Some(What::Thing(_) | What::Cue(Cue::Versus)));
         let before = self.beside_past(at, -1, names);
-        let counts = |cue: Option<Cue>| {
-            cue == Some(Cue::HowMany) || cue == Some(Cue::NumberOf) && self.computes_nothing()
-        };
-        !of_each && counts(before.and_then(|before| self.cue(before)))
+        !of_each
+            && match before.and_then(|before| self.cue(before)) {
+                Some(Cue::HowMany) => true,
+                Some(Cue::NumberOf) => self.computes_nothing(),
+                _ => false,
+            }
     }
 
     /// Whether the question asks for `the number of X` itself, and does not compute with that
     /// number.
     fn computes_nothing(&self) -> bool {
-        self.cues(false).all(|(_, cue)| {
-            matches!(
-                cue,
-                Cue::NumberOf | Cue::Each | Cue::Which | Cue::Filler | Cue::Not | Cue::Bound(..)
-            )
-        }) && self
-            .cues(false)
-            .next()
-            .is_some_and(|(_, cue)| matches!(cue, Cue::NumberOf | Cue::Which | Cue::Filler))
+        let begins = |cue: Cue| matches!(cue, Cue::NumberOf | Cue::Which | Cue::Filler);
+        let fits = |cue: Cue| begins(cue) || matches!(cue, Cue::Each | Cue::Not | Cue::Bound(..));
+        self.cues(false).all(|(_, cue)| fits(cue))
+            && self.cues(false).next().is_some_and(|(_, cue)| begins(cue))
     }
 
     /// Whether a type that `fits` is mentioned, other than to be counted or to describe a name.
@@ -243,16 +231,9 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether a mention stands after `among`.
-    fn is_among(&self, mention: &Mention) -> bool {
-        let before = mention.at.start.checked_sub(1);
-        before.is_some_and(|before| self.mentions.word(before) == "among")
-    }
-
     /// Whether the mention of a type is taken as a plural: its words differ from the type's name.
     pub(super) fn is_plural(&self, at: usize, kind: TypeId) -> bool {
-        let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
-        own.is_some_and(|own| own != self.said_at(at))
+        self.schema.types[usize::from(kind.0)].words.join(" ") != self.said_at(at)
     }
 
     fn links(&self, from: TypeId, to: TypeId) -> bool {
@@ -262,18 +243,14 @@ impl Reading<'_> {
     /// Returns the types, other than the row type, that have a mentioned numeric field: the type
     /// whose field has the most values first; of equals, the one with the lower id.
     pub(super) fn types_with_numbers(&self) -> Vec<TypeId> {
-        let mentioned = self.mentions.all.iter().filter_map(|own| match &own.what {
-            What::Field(fields) => Some(fields),
-            _ => None,
-        });
+        let mentioned = (0..self.mentions.all.len()).filter_map(|at| self.fields_at(at));
         let fields: BTreeSet<FieldId> = mentioned.flatten().map(|(field, _)| *field).collect();
-        let types = (0..self.schema.types.len()).map(|kind| TypeId(kind as u16));
         let filled = |kind: TypeId| {
-            let samples = self.schema.samples(self.base, kind).iter();
+            let samples = self.schema.samples(kind).iter();
             let own = samples.filter(|own| own.kind.is_number() && fields.contains(&own.field));
             own.map(|own| own.filled).max()
         };
-        let mut found: Vec<(usize, TypeId)> = types
+        let mut found: Vec<(usize, TypeId)> = types_of(self.kb)
             .filter(|kind| *kind != self.rows)
             .filter_map(|kind| Some((filled(kind)?, kind)))
             .collect();

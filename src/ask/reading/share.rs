@@ -6,9 +6,9 @@ use std::ops::Range;
 use crate::{
     AskError, missing,
     plan::{Condition, Operation, Test, reversed},
-    reading::{Reading, operation::Parts},
+    reading::{Reading, operation::Parts, things::Role},
 };
-use agent_kb::{TypeId, table::ColumnSpec};
+use agent_kb::TypeId;
 
 /// Verbs that may stand between the words for the whole and those for the part: `what share of the
 /// whole is the part`.
@@ -80,8 +80,8 @@ impl Reading<'_> {
         }
         if let Some(relative) = find(end, &RELATIVES) {
             // A verb after the relative clause begins the part.
-            let verb = (relative..tokens.len())
-                .find(|&at| VERBS.contains(&word(at)) && between(relative, at));
+            let mut behind = relative..tokens.len();
+            let verb = behind.find(|&at| VERBS.contains(&word(at)) && between(relative, at));
             return Ok(Some((verb.unwrap_or(relative), true)));
         }
         if let Some(verb) = find(end, &VERBS) {
@@ -97,12 +97,9 @@ impl Reading<'_> {
 
     /// Converts a condition on rows to a test of a row.
     fn test_of(&mut self, condition: Condition) -> Test {
-        if condition.steps.is_empty() {
-            return Test::Is(condition.nodes);
-        }
-        let end = condition.steps.first().map_or(TypeId::NONE, |step| step.to);
-        let from = condition.nodes.first().map_or(end, |&node| self.base.kb.node_type(node));
-        let column = self.column(ColumnSpec::Names(reversed(from, &condition.steps)));
-        Test::Linked { column, nodes: condition.nodes }
+        let Condition { nodes, steps, .. } = condition;
+        let end = steps.first().map_or(TypeId::NONE, |step| step.to);
+        let from = nodes.first().map_or(end, |&node| self.kb.node_type(node));
+        self.test(Role::Nodes { steps: reversed(from, &steps), nodes })
     }
 }

@@ -3,11 +3,12 @@
 use crate::{
     AskError,
     lexicon::{Cue, Function, TIME, is_frequency},
-    mentions::What,
     missing,
     plan::{Measure, Operation},
-    reading::{Reading, operation::Parts},
-    schema::is_form,
+    reading::{
+        Reading,
+        operation::{COUNTED_TWICE, Parts},
+    },
 };
 use agent_kb::{Direction, MetapathStep, metapath_in_words, table::ColumnSpec};
 
@@ -46,26 +47,22 @@ impl Reading<'_> {
             true => Asked::Number,
             false => self.asked(parts),
         };
-        let column = match (implied, parts.measures.first()) {
-            (Some(spec), _) => Some(self.column(spec)),
-            (None, Some(&(_, column))) => Some(column),
-            (None, None) => None,
+        let column = match implied {
+            Some(spec) => Some(self.column(spec)),
+            None => parts.measures.first().map(|(_, column)| *column),
         };
+        let extreme = if high { Function::Max } else { Function::Min };
         match (asked, column) {
             (Asked::Group(group), Some(column)) => {
                 let function = match self.function() {
                     Some(function) => function,
                     // A node that several rows of a group link to would be counted more than once.
-                    None if matches!(self.columns.get(column), Some(ColumnSpec::Count(_))) => {
-                        return Err(self.counted_twice());
+                    None if matches!(self.columns[column], ColumnSpec::Count(_)) => {
+                        return missing(COUNTED_TWICE);
                     }
                     None => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
-                        let function = match (most, high) {
-                            (true, _) => Function::Sum,
-                            (false, true) => Function::Max,
-                            (false, false) => Function::Min,
-                        };
+                        let function = if most { Function::Sum } else { extreme };
                         self.assumed.push(format!("taken as the {} of each", function.name()));
                         function
                     }
@@ -81,12 +78,9 @@ impl Reading<'_> {
                     first: Some((high, top)),
                 })
             }
-            (Asked::Number, Some(column)) => {
-                let function = if high { Function::Max } else { Function::Min };
-                Ok(Operation::Number(Measure::Of(function, column)))
-            }
+            (Asked::Number, Some(column)) => Ok(Operation::Number(Measure::Of(extreme, column))),
             (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
-            _ => Err(self.no_number()),
+            _ => self.no_number(),
         }
     }
 
@@ -96,10 +90,11 @@ impl Reading<'_> {
         if self.mentions.word(self.begin()) == "how" && !self.has(Cue::HowMany) {
             return true;
         }
-        let next = self.which().and_then(|which| self.beside(which, 1));
-        let Some(next) = next else { return false };
+        let Some(next) = self.which().and_then(|which| self.beside(which, 1)) else {
+            return false;
+        };
         let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
-        let said = said.and_then(|(_, column)| self.columns.get(*column));
+        let said = said.map(|(_, column)| &self.columns[*column]);
         implied.is_some() && said == implied
     }
 
@@ -122,29 +117,24 @@ impl Reading<'_> {
         let which = self.which();
         let mut next = which.and_then(|which| self.beside_past(which, 1, is_passed));
         while let Some(at) = next
-            && matches!(self.what(at), Some(What::Number(..)))
+            && self.is_number(at)
         {
             next = self.beside(at, 1);
         }
         if let Some(group) = next.and_then(group_of) {
             return Asked::Group(group);
         }
-        let begins_with_rows = next.is_some_and(|at| self.what(at) == Some(&What::Type(self.rows)));
+        let begins_with_rows = next.and_then(|at| self.type_at(at)) == Some(self.rows);
         let best = self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
-        let extreme = self
-            .cues(false)
-            .find(|(_, cue)| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest))
-            .map_or(usize::MAX, |(at, _)| at);
-        let said_first =
-            self.mentions.all.iter().take(extreme).enumerate().any(|(at, one)| {
-                one.what == What::Type(self.rows) && !self.bound.contains_key(&at)
-            });
+        let is_extreme = |cue| matches!(cue, Cue::High | Cue::Low | Cue::Most | Cue::Fewest);
+        let extreme = self.cues(false).find(|(_, cue)| is_extreme(*cue));
+        let extreme = extreme.map_or(usize::MAX, |(at, _)| at);
+        let is_rows = |at: usize| self.type_at(at) == Some(self.rows);
+        let mut said = (0..self.mentions.all.len()).take(extreme);
+        let said_first = said.any(|at| is_rows(at) && !self.bound.contains_key(&at));
+        let parts_rows = parts.groups.iter().any(|(at, _)| self.is_parting(*at));
         match parts.groups.first() {
-            _ if begins_with_rows
-                || best && !parts.groups.iter().any(|(at, _)| self.is_parting(*at)) =>
-            {
-                Asked::Rows
-            }
+            _ if begins_with_rows || best && !parts_rows => Asked::Rows,
             Some(&(at, group))
                 if self.function().is_some()
                     || parts.counts_rows
@@ -167,7 +157,7 @@ impl Reading<'_> {
         }
         let linked = self.schema.most_linked(self.rows)?;
         let steps = self.path_to(linked).ok()?;
-        let (rows, linked) = (self.base.kb.type_name(self.rows), self.base.kb.type_name(linked));
+        let (rows, linked) = (self.kb.type_name(self.rows), self.kb.type_name(linked));
         self.assumed.push(format!("taken as the number of {linked} of each {rows}"));
         Some(ColumnSpec::Count(steps))
     }
@@ -181,7 +171,7 @@ impl Reading<'_> {
             return None;
         }
         let steps = self.schema.frequent_steps(self.rows);
-        let told = |step: &MetapathStep| metapath_in_words(&self.base.kb, self.rows, [*step]);
+        let told = |step: &MetapathStep| metapath_in_words(self.kb, self.rows, [*step]);
         Some(ColumnSpec::Count(vec![self.choose(steps, told)?]))
     }
 
@@ -192,11 +182,10 @@ impl Reading<'_> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
         let said = self.mentions.said(best);
         let step = self.schema.steps(self.rows).into_iter().find(|step| {
-            let relation = self.schema.relations.get(step.relation.0 as usize);
-            let says = |stem: &String| said.iter().any(|token| is_form(stem, &token.stem));
+            let relation = self.schema.relation(step.relation);
             step.to == self.rows
                 && step.direction == Direction::In
-                && relation.is_some_and(|own| own.stems.iter().any(says))
+                && said.iter().any(|token| relation.says(&token.stem))
         })?;
         Some(ColumnSpec::Count(vec![step]))
     }

@@ -6,11 +6,11 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use crate::{plan::distinct, schema::links};
+use crate::schema::{links, types_of};
 use agent_ground::words::name_words;
 use agent_index::IndexedBase;
 use agent_kb::{
-    Kb, TypeId,
+    Kb, TypeId, distinct,
     table::{
         Budget, Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample,
         statistics::Moments,
@@ -81,6 +81,13 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Returns the values with the number that `number` computes from their rows; those for which
+    /// it returns none are left out.
+    pub(super) fn numbers(&self, number: impl Fn(&[usize]) -> Option<f64>) -> Vec<(&str, f64)> {
+        let values = self.values.iter();
+        values.filter_map(|(name, rows)| Some((name.as_str(), number(rows)?))).collect()
+    }
+
     /// Returns the numbers of a column for each value; `None` if values are missing.
     pub(super) fn samples(&self, column: &Numbers) -> Option<Vec<Vec<f64>>> {
         let samples = || self.values.iter().map(|(_, rows)| column.of(rows)).collect();
@@ -118,8 +125,7 @@ impl Facts {
     /// with the most nodes. Of these types, keeps those with a column of numbers.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
-        let mut kinds: Vec<TypeId> =
-            (0..kb.types().len()).map(|kind| TypeId(kind as u16)).collect();
+        let mut kinds: Vec<TypeId> = types_of(kb).collect();
         let few = kb.candidate_types().len() < kinds.len();
         kinds.sort_by_key(|kind| {
             let candidate = few && kb.candidate_types().contains(kind);
@@ -193,7 +199,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
 fn of_numbers(word: String, column: Column) -> Option<Numbers> {
     let values: Vec<Option<f64>> = column.cells.iter().map(Cell::number).collect();
     let filled = values.iter().flatten();
-    let different = distinct(filled.clone().map(|number| number.to_bits())).len();
+    let different = distinct(filled.clone().map(|number| number.to_bits()).collect()).len();
     (filled.count() >= MIN_FILLED && different >= MIN_DIFFERENT).then_some(Numbers {
         word,
         column: column.name,
@@ -238,7 +244,7 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     }
     let named: Vec<usize> =
         (0..values.len()).filter(|at| values.get(*at).is_some_and(fits)).collect();
-    is_whole &= distinct(values.iter().map(|(name, _)| name)).len() == values.len();
+    is_whole &= distinct(values.iter().map(|(name, _)| name).collect()).len() == values.len();
     let column = column.name.clone();
     (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
