@@ -132,7 +132,7 @@ impl Reading<'_> {
             if !or && !listed && !alike {
                 break;
             }
-            if !or && !(listed && alike) {
+            if !(or || listed && alike) {
                 let said = &thing.text;
                 return missing(format!(
                     "cannot tell whether {said:?} is negated too; put \"not\" before it, or ask for \
