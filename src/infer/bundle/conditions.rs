@@ -265,9 +265,9 @@ impl Conditions {
     }
 
     /// Moves the nodes that fulfil all conditions to the front of a ranking. A node of the same type
-    /// as one of them that lacks the number of a comparison stays among them with [`UNKNOWN_SHARE`]
-    /// of its score: the price may merely be missing. The other nodes keep their order and get
-    /// lower scores.
+    /// as one of them that lacks the number of a comparison stays among them with half of its
+    /// score: the price may merely be missing. The other nodes keep their order and get lower
+    /// scores.
     pub fn apply(&self, base: &IndexedBase, mut ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() && self.excluded.is_empty() {
             return ranking;
