@@ -24,12 +24,7 @@ mod phrases;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    borrow::Cow,
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, ops::Range};
 
 use crate::bundle::{
     conditions::{
@@ -106,7 +101,12 @@ pub struct Conditions {
 /// Puts the nodes for which `holds` is true first, both parts in their order. The scores of the
 /// others are scaled to be below those of the first.
 pub fn first_of(ranking: Vec<(NodeId, f32)>, holds: impl Fn(NodeId) -> bool) -> Vec<(NodeId, f32)> {
-    let (mut first, others): (Vec<_>, Vec<_>) = ranking.into_iter().partition(|pair| holds(pair.0));
+    let (first, others) = ranking.into_iter().partition(|pair| holds(pair.0));
+    followed(first, others)
+}
+
+/// Appends other nodes to a ranking; their scores are scaled to be below those of the first.
+fn followed(mut first: Vec<(NodeId, f32)>, others: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
     let (Some(least), Some(most)) = (first.last(), others.first()) else {
         first.extend(others);
         return first;
@@ -268,25 +268,29 @@ impl Conditions {
     /// as one of them that lacks the number of a comparison stays among them with half of its
     /// score: the price may merely be missing. The other nodes keep their order and get lower
     /// scores.
-    pub fn apply(&self, base: &IndexedBase, mut ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
+    pub fn apply(&self, base: &IndexedBase, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() && self.excluded.is_empty() {
             return ranking;
         }
         let check = self.check(base);
-        let checked: BTreeMap<NodeId, Fulfilled> =
-            ranking.iter().map(|pair| (pair.0, check(pair.0))).collect();
-        let is = |node: NodeId, wanted| checked.get(&node) == Some(&wanted);
-        let fulfil = ranking.iter().filter(|pair| is(pair.0, Fulfilled::Yes));
-        let kinds: BTreeSet<TypeId> = fulfil.map(|pair| base.kb.node_type(pair.0)).collect();
-        let may_fulfil =
-            |node| is(node, Fulfilled::Unknown) && kinds.contains(&base.kb.node_type(node));
-        for (node, score) in &mut ranking {
-            if *score > 0.0 && may_fulfil(*node) {
-                *score *= UNKNOWN_SHARE;
+        let checked: Vec<Fulfilled> = ranking.iter().map(|pair| check(pair.0)).collect();
+        let kind = |node: NodeId| base.kb.node_type(node);
+        let all = || ranking.iter().zip(&checked);
+        let fulfil = all().filter(|(_, fulfilled)| **fulfilled == Fulfilled::Yes);
+        let kinds: BTreeSet<TypeId> = fulfil.map(|(pair, _)| kind(pair.0)).collect();
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for (&(node, score), fulfilled) in all() {
+            match fulfilled {
+                Fulfilled::Yes => first.push((node, score)),
+                Fulfilled::Unknown if kinds.contains(&kind(node)) => {
+                    let share = if score > 0.0 { UNKNOWN_SHARE } else { 1.0 };
+                    first.push((node, score * share));
+                }
+                _ => others.push((node, score)),
             }
         }
-        ranking.sort_by(|a, b| b.1.total_cmp(&a.1));
-        first_of(ranking, |node| is(node, Fulfilled::Yes) || may_fulfil(node))
+        first.sort_by(|a, b| b.1.total_cmp(&a.1));
+        followed(first, others)
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;

@@ -27,7 +27,7 @@ const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
 /// Number of nodes from text search among which those that fulfil conditions are looked for.
-const FILTERED: usize = 10_000;
+const FILTERED: usize = 2_000;
 /// Number of linked nodes per type that count as named by the query.
 const LINKED: usize = 5;
 /// Maximum number of neighbours of a named node that are considered, per relation.
