@@ -141,7 +141,7 @@ impl Questions {
 
 /// A question without its kind and its type of rows: the name of its pattern, its text and its
 /// answer. `None` if the facts that were drawn make no good question.
-type Made = Option<(&'static str, String, AnswerValue)>;
+type Draft = Option<(&'static str, String, AnswerValue)>;
 
 fn single(value: impl Into<Cell>) -> AnswerValue {
     value.into().into()
@@ -210,7 +210,7 @@ impl Maker<'_> {
         Some((at * 10.0).round() / 10.0)
     }
 
-    fn aggregation(&mut self, of: &facts::Rows) -> Made {
+    fn aggregation(&mut self, of: &facts::Rows) -> Draft {
         let Condition { words, rows } = &self.condition(of, false)?;
         let types = &of.words.1;
         match self.rng.random_range(0..4) {
@@ -267,7 +267,7 @@ impl Maker<'_> {
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
     }
 
-    fn superlative(&mut self, of: &facts::Rows) -> Made {
+    fn superlative(&mut self, of: &facts::Rows) -> Draft {
         let high = self.chance(2);
         let way = if high { "highest" } else { "lowest" };
         let (kind, types) = &of.words;
@@ -312,7 +312,7 @@ impl Maker<'_> {
         (one.0 != other.0).then_some([one, other])
     }
 
-    fn comparison(&mut self, of: &facts::Rows) -> Made {
+    fn comparison(&mut self, of: &facts::Rows) -> Draft {
         let high = self.chance(2);
         let way = if high { "higher" } else { "lower" };
         let (kind, types) = &of.words;
@@ -356,7 +356,7 @@ impl Maker<'_> {
         Some((template, question, value_of_names(&first)))
     }
 
-    fn distribution(&mut self, of: &facts::Rows) -> Made {
+    fn distribution(&mut self, of: &facts::Rows) -> Draft {
         let (condition, column) = (self.condition(of, true)?, self.pick(&of.numbers)?);
         let tested = statistics::normality(&column.of(&condition.rows)).ok()?;
         let (types, words, number) = (&of.words.1, &condition.words, &column.word);
@@ -382,7 +382,7 @@ impl Maker<'_> {
         fits.then(|| ([one.word.clone(), other.word.clone()], ones, others))
     }
 
-    fn correlation(&mut self, of: &facts::Rows) -> Made {
+    fn correlation(&mut self, of: &facts::Rows) -> Draft {
         let Condition { words, rows } = self.condition(of, false)?;
         let ([one, other], ones, others) = self.both(of, &rows)?;
         let types = &of.words.1;
@@ -401,7 +401,7 @@ impl Maker<'_> {
         Some((template, question, single(tested.ok()?.p < LEVEL)))
     }
 
-    fn variance(&mut self, of: &facts::Rows) -> Made {
+    fn variance(&mut self, of: &facts::Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(3) {
             let Condition { words, rows } = self.condition(of, false)?;
@@ -438,7 +438,7 @@ impl Maker<'_> {
         Some((template, question, single(tested.p < LEVEL)))
     }
 
-    fn relation(&mut self, of: &facts::Rows) -> Made {
+    fn relation(&mut self, of: &facts::Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(3) {
             let Condition { words, rows } = self.condition(of, false)?;
@@ -454,7 +454,7 @@ impl Maker<'_> {
         Some(("number and group", question, single(tested.p < LEVEL)))
     }
 
-    fn supposition(&mut self, of: &facts::Rows) -> Made {
+    fn supposition(&mut self, of: &facts::Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(2) {
             let group = self.pick(&of.groups)?;

@@ -586,9 +586,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a wanted type has this field.
     fn is_own(&self, field: &Field) -> bool {
-        let candidates = self.base.kb.candidate_types();
-        let wanted = self.wanted.as_deref().unwrap_or(candidates);
-        field.types.iter().any(|of| wanted.contains(of))
+        field.types.iter().any(|of| self.wanted_types().contains(of))
     }
 
     /// Returns the left side of a condition on a field: the field's name or, if only a type related
@@ -611,6 +609,11 @@ impl<'a> Reader<'a> {
                 || (wanted.contains(&tuple.target) && tuple.source == of)
         };
         self.base.kb.tuples().iter().filter(joins).map(|tuple| tuple.relation).collect()
+    }
+
+    /// Returns the types that the question mentions first, or all that may be answers.
+    fn wanted_types(&self) -> &[TypeId] {
+        self.wanted.as_deref().unwrap_or(self.base.kb.candidate_types())
     }
 
     fn is_beside(&self, wanted: &[TypeId], of: TypeId) -> bool {

@@ -109,8 +109,7 @@ impl Reader<'_> {
             return None;
         };
         let kb = &self.base.kb;
-        let wanted = self.wanted.as_deref().unwrap_or(kb.candidate_types());
-        let is_wanted = |node: &NodeId| wanted.contains(&kb.node_type(*node));
+        let is_wanted = |node: &NodeId| self.wanted_types().contains(&kb.node_type(*node));
         let Some(node) = mention.nodes.iter().find(|node| is_wanted(node)) else {
             // "Besides papers about radar" may mean "in addition to them".
             let excludes = !self.is(start, &["besides"]);
@@ -168,7 +167,7 @@ impl Reader<'_> {
         between: &[String],
     ) -> Option<usize> {
         let kb = &self.base.kb;
-        let wanted = self.wanted.as_deref().unwrap_or(kb.candidate_types());
+        let wanted = self.wanted_types();
         let is_wanted = mention.nodes.iter().any(|&node| wanted.contains(&kb.node_type(node)));
         let field = self.absent_side(&mention, between);
         if field.is_none() && !is_wanted {
@@ -305,8 +304,7 @@ impl Reader<'_> {
     /// wanted type and that type, returns `type.field` of a type between them.
     fn absent_side(&self, mention: &ExactMention, between: &[String]) -> Option<String> {
         let kinds = self.kinds_of(mention, between);
-        let candidates = self.base.kb.candidate_types();
-        let wanted = self.wanted.as_deref().unwrap_or(candidates);
+        let (wanted, candidates) = (self.wanted_types(), self.base.kb.candidate_types());
         let side = self.side_beside(wanted, &kinds, between);
         let side = side.or_else(|| self.side_behind(wanted, &kinds));
         // The question may name another type before the one that it asks for.

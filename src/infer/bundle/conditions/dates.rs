@@ -149,7 +149,7 @@ impl Reader<'_> {
                 return true;
             }
             let stem = self.words.get(at).map(|word| &word.stem);
-            let wanted = self.wanted.as_deref().unwrap_or(self.base.kb.candidate_types());
+            let wanted = self.wanted_types();
             stem.is_some_and(|stem| {
                 self.schema.meanings(stem).0.iter().any(|kind| wanted.contains(kind))
             })
