@@ -42,8 +42,8 @@ pub struct Decision {
     /// Two-sided p-value of the paired randomisation test on the reciprocal ranks; not a proof,
     /// because the change was made on the same queries.
     pub p: f64,
-    /// E-value of the hypothesis that the change improves the mean reciprocal rank; see
-    /// [`EValue::e`].
+    /// E-value against the hypothesis that the change does not improve the mean reciprocal rank;
+    /// see [`EValue::e`].
     #[serde(default)]
     pub e: f64,
     /// Estimated number of further queries until the change is proven, if there is an estimate; see

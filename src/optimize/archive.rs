@@ -30,8 +30,8 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a program. If a program with the same source and parameters is archived already, the
-    /// new one replaces it only if the archived one has not run on all of its training queries.
+    /// Adds a program. If the archive has a program with the same source and parameters, replaces
+    /// that program only if it has not yet run on all its training queries.
     pub(super) fn add(&mut self, program: ArchivedProgram) {
         let same = |other: &&mut ArchivedProgram| other.category.answers_as(&program.category);
         match self.programs.iter_mut().find(same) {

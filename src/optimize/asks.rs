@@ -20,7 +20,7 @@ pub const REQUESTS_PER_RUN: u64 = 4;
 pub const TOKENS_PER_RUN: u64 = 40_000;
 /// Number of program runs on training queries that may ask a language model, in one optimizer run.
 const TRAINING_RUNS: usize = 100;
-/// The allowance suffices to run this number of programs on every validation query.
+/// Number of programs that the allowance suffices to run on every validation query.
 const MEASURED_PROGRAMS: usize = 2;
 
 /// Returns the maximum number of program runs that may ask a model, in an optimizer run with

@@ -25,14 +25,14 @@ struct Tally {
 /// The statistics of a run's operators, from which the next operator is chosen.
 #[derive(Debug, Default)]
 pub(super) struct Bandit {
-    /// One for each operator, in the order of [`Operator::ALL`].
+    /// Tallies of the operators, in the order of [`Operator::ALL`].
     tallies: [Tally; Operator::ALL.len()],
 }
 
 impl Bandit {
     /// Returns all operators in the order in which the next turn tries them: untried operators
-    /// first, then by descending index (see the module's text). Operators with equal indices stay
-    /// in the order of [`Operator::ALL`].
+    /// first, then by descending index (see the module documentation). Operators with equal indices
+    /// stay in the order of [`Operator::ALL`].
     pub(super) fn order(&self) -> Vec<Operator> {
         let turns: usize = self.tallies.iter().map(|tally| tally.turns).sum();
         let index = |tally: &Tally| {

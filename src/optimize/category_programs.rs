@@ -35,7 +35,7 @@ pub(super) struct CategoryProgram {
     pub(super) program: Program,
     pub(super) params: ParamValues,
     pub(super) proposed_by: String,
-    /// Name of the category, if it differs from the one in the program's header.
+    /// Name of the category, if it differs from the name in the program's header.
     pub(super) name: Option<String>,
     /// The queries that were assigned to the category; if `None`, the category has the queries that
     /// its program answers best.
@@ -78,7 +78,7 @@ impl CategoryProgram {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// Returns the origin of the program, without the program that was changed into it.
+    /// Returns the origin of the program, without its parent.
     pub(super) fn origin(&self, change: &str) -> Origin {
         let (proposed_by, change) = (self.proposed_by.clone(), change.to_owned());
         Origin { proposed_by, change, parent: None }
@@ -95,14 +95,15 @@ impl CategoryProgram {
     }
 }
 
-/// Returns the positions of the programs that become categories: greedily those that add most to
-/// the mean reciprocal rank over all `n` training queries ([`discover::cover`]), as long as they
-/// add enough.
+/// Selects the programs that become categories and returns their positions. Each next program is
+/// the one that adds most to the mean reciprocal rank over all `n` training queries
+/// ([`discover::cover`]), as long as it adds more than `MIN_CATEGORY_GAIN`.
 pub(super) fn best_together(worths: &[impl AsRef<[(usize, f64)]>], n: usize) -> Vec<usize> {
     discover::cover(worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN)
 }
 
-/// Selects the categories to keep ([`best_together`]). If none adds enough, keeps the first one.
+/// Selects the categories to keep ([`best_together`]). If no category adds enough, keeps the first
+/// category.
 pub(super) fn needed(categories: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = categories
         .iter()
@@ -116,10 +117,9 @@ pub(super) fn needed(categories: Vec<CategoryProgram>, n: usize) -> Vec<Category
     kept.into_iter().filter_map(|at| categories.get_mut(at)?.take()).collect()
 }
 
-/// Returns the training queries of each category, as positions: those that were assigned to the
-/// category, otherwise those on which its program has the highest reciprocal rank. On equal
-/// reciprocal ranks the earlier category gets the query; queries that no program answers are
-/// omitted.
+/// Returns the training queries of each category, as positions: the queries assigned to the
+/// category or, if it has no assignment, the queries on which its program has the highest
+/// reciprocal rank. Ties go to the earlier category; queries that no program answers are omitted.
 pub(super) fn assign(categories: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); categories.len()];
     for query in 0..n {
@@ -136,9 +136,9 @@ pub(super) fn assign(categories: &[CategoryProgram], n: usize) -> Vec<Vec<usize>
     assigned
 }
 
-/// Returns a weight for each category: how far the summed reciprocal rank on its training queries
-/// is below the maximum, plus 0.5, so that a perfect category keeps a weight. Categories without
-/// queries have weight 0.
+/// Returns a weight for each category: the maximum of the summed reciprocal rank on its training
+/// queries minus the actual sum, plus 0.5. Thus a perfect category keeps a weight. Categories
+/// without queries have weight 0.
 pub(super) fn lacking(categories: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
     let lack = |(category, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {
         true => 0.0,

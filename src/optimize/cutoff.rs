@@ -1,13 +1,14 @@
 //! Trains the cut-off, which chooses the rank at which a query's ranking ends.
 //!
-//! The objective is the mean over queries of the logarithm of the expected F1 of the answer under
-//! the probabilities of its cut points, minus an L2 penalty: the reward of Choppy (Bahri et al.,
-//! SIGIR 2020) with F1 for every cut point. The weights start at zero.
+//! For one query, the expected F1 is the mean F1 over cut points, weighted by their probabilities.
+//! The objective is the mean over queries of the logarithm of the expected F1, minus an L2 penalty.
+//! This is the reward of Choppy (Bahri et al., SIGIR 2020) with F1 for every cut point. The weights
+//! start at zero.
 //!
 //! Expected precision and recall come from cross-validation: each query's ranking is cut by weights
 //! that were trained without this query. The router and the re-ranker that made this ranking must
-//! also be trained without the query; otherwise its scores drop more clearly after the answers than
-//! those of new queries.
+//! also be trained without the query; otherwise its scores drop more sharply after the answers than
+//! the scores of new queries do.
 
 use rayon::prelude::*;
 
@@ -104,10 +105,10 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     Cutoff { weights, expected: Vec::new() }
 }
 
-/// Divides queries, each with the probability of its chosen rank and its metrics, into groups of
-/// about equal size by ascending probability, and returns the mean precision and recall of each.
-/// Queries with equal probabilities stay in one group. Groups are merged until precision rises with
-/// probability (pool adjacent violators: Ayer et al. 1955).
+/// Divides queries into groups of about equal size by ascending probability of the chosen rank, and
+/// returns the mean precision and recall of each group. `cut` has this probability and the metrics
+/// of each query. Queries with equal probabilities stay in one group. Groups are merged until
+/// precision rises with probability (pool adjacent violators: Ayer et al. 1955).
 fn expected(mut cut: Vec<(f32, SetMetrics)>, min_group: usize) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = cut.len().div_ceil(GROUPS).max(min_group);

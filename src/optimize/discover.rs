@@ -20,8 +20,8 @@ use agent_kb::TypeId;
 const MIN_PAIR_SHARE: f32 = 0.1;
 /// Maximum number of metapaths that are combined in pairs; those with the largest gain are used.
 const MAX_PAIRED_METAPATHS: usize = 400;
-/// If the gain of one source of linked entities (named or described) is more than this multiple of
-/// the other's gain, a branch uses only the first source.
+/// A branch uses only one source of linked entities (named or described) if the gain of this source
+/// is more than this multiple of the other's gain.
 const CLEAR_SOURCE: f64 = 2.0;
 
 /// A mined metapath, merged over both sources of linked entities (named and described).
@@ -48,7 +48,7 @@ pub struct Metapath {
 
 impl Metapath {
     /// Returns a plan's branch along this metapath. The branch uses the source of linked entities
-    /// (named or described) with clearly more gain, or both if neither has.
+    /// (named or described) with clearly more gain, or both sources if their gains are similar.
     pub fn branch(&self) -> Branch {
         let linked = match self.gains {
             [named, described] if named > described * CLEAR_SOURCE => LinkedBy::Named,
@@ -96,8 +96,8 @@ pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
 /// value, such as bits of information or a reciprocal rank.
 pub type Worth = Vec<(usize, f64)>;
 
-/// Selects at most `max_plans` plans to run, so that together they give the most information about
-/// the answers, and returns each with its value per query, in bits. Candidates are plans with one
+/// Selects at most `max_plans` plans to run that together give the most information about the
+/// answers. Returns each plan with its value per query, in bits. Candidates are plans with one
 /// metapath, and plans with two metapaths of the same target type that both reach answers of at
 /// least `min_support` queries.
 pub fn shortlist(
@@ -141,7 +141,7 @@ pub fn shortlist(
 /// nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// Number of queries of which the scores are means.
+    /// Number of queries over which the scores are averaged.
     pub n: usize,
     /// Mean share of a query's answers that any metapath of the plan reaches.
     pub recall: f64,
@@ -181,9 +181,9 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
 
 /// Selects options by greedy facility location and returns their positions in the order of
 /// selection. Each option lists pairs of a query's position and its value on this query. The next
-/// option is the one that adds most to the sum over queries of the best selected value; if several
-/// add as much, the first of them. Stops after `max_options` options, or when the next one adds no
-/// more than `min_gain`.
+/// option is the option that adds most to the sum over queries of the best selected value; ties go
+/// to the first option. Stops after `max_options` options, or when the next option adds no more
+/// than `min_gain`.
 pub fn cover(
     options: &[impl AsRef<[(usize, f64)]>],
     n_queries: usize,

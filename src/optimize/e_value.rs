@@ -10,12 +10,12 @@
 //! bounded random variables by betting*, JRSS B 2024. The e-value does not depend on the order of
 //! the differences.
 //!
-//! A sequential test tests all changes together, then each change alone. Each of both kinds of
-//! hypotheses gets a part of the test's error rate. Single changes are tested by the closed
-//! procedure with means: a change is proven if the mean of its capital and those of any subset of
-//! the other changes is large enough. The probability of proving a change that does not help stays
-//! below the part for single changes, however the capitals depend on each other (Vovk & Wang,
-//! *E-values: calibration, combination and applications*, Annals of Statistics 2021).
+//! A sequential test tests all changes together, then each change alone. Each kind of hypothesis
+//! gets a part of the test's error rate. Single changes are tested by the closed procedure with
+//! means: a change is proven if, for every subset of the other changes, the mean of its capital and
+//! the capitals of the subset is large enough. The probability of proving a change that does not
+//! help stays below the part for single changes, however the capitals depend on each other (Vovk &
+//! Wang, *E-values: calibration, combination and applications*, Annals of Statistics 2021).
 
 /// Maximum probability that a whole run proves a change that does not help.
 pub const ERROR_RATE: f64 = 0.2;
@@ -53,9 +53,10 @@ impl Levels {
     }
 }
 
-/// Returns the e-value of each single change by the closed procedure: the smallest mean of the
-/// change's own capital and those of any subset of the other changes. `capitals` has one capital
-/// per change, and the result the same order. Takes O(n² log n) time for n changes.
+/// Returns the e-value of each single change by the closed procedure: the smallest mean, over all
+/// subsets of the other changes, of the change's own capital and the capitals of the subset.
+/// `capitals` has one capital per change, and the result the same order. Takes O(n² log n) time for
+/// n changes.
 pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     let alone = |at: usize| {
         let mut others: Vec<f64> = capitals.to_vec();

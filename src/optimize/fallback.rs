@@ -27,7 +27,7 @@ const DEPTH: usize = 1_000;
 pub const FUSION: Fusion = Fusion::of_scores(1, false);
 
 /// Returns a program that ranks like the baseline with this name, such as `bm25`; `None` if the
-/// name is unknown or the baseline is a weighted one.
+/// name is unknown or the baseline is weighted.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
     let kb = &base.kb;

@@ -15,8 +15,8 @@ use crate::{Result, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
-/// One in this number (rounded up) of each worker's units in a trial is checked: the ranking of one
-/// of the unit's queries is recomputed.
+/// A share of `1 / UNITS_A_CHECK` of each worker's units in a trial is checked, rounded up: the
+/// ranking of one of the unit's queries is recomputed.
 const UNITS_A_CHECK: usize = 4;
 
 /// Rankings that another process computed for adjacent queries of a trial.
@@ -50,9 +50,9 @@ impl ForeignCheck {
         (queries * (4 + 8 * self.limits.max_answers)) as u64
     }
 
-    /// Checks `units` and keeps only those that can be used: removes the units of dropped workers,
-    /// and units of which a ranking could not be recomputed. Returns the names of newly dropped
-    /// workers, ascending. `here` recomputes rankings in this process, at least one per worker.
+    /// Checks `units` and removes unusable units, that is, units of dropped workers, and units with
+    /// a ranking that could not be recomputed. Returns the names of newly dropped workers,
+    /// ascending. `here` recomputes rankings in this process, at least one per worker.
     ///
     /// # Errors
     /// Any error that `here` returns.

@@ -79,7 +79,7 @@ pub(super) struct Routing {
     /// this query.
     pub(super) train: Vec<Vec<f32>>,
     /// For each category, the validation queries (as positions) for which it is the most probable
-    /// one.
+    /// category.
     pub(super) validation: Vec<Vec<usize>>,
 }
 
@@ -204,9 +204,9 @@ fn all_rankings(
 struct TrainingRankings {
     /// Ranking by each category's program, by category, then by query.
     rankings: Vec<Vec<Ranking>>,
-    /// Features of the nodes in the rankings of all categories, for each query; none for a plain
-    /// question. Plain questions are often most of the labelled ones, and re-rankers that learn
-    /// from them rely too little on words: docs/lab/2026-11-29-plain-training.md.
+    /// Features of the nodes in the rankings of all categories, for each query; empty for a plain
+    /// question. Often most labelled questions are plain, and a re-ranker that learns from them
+    /// relies too little on words: docs/lab/2026-11-29-plain-training.md.
     node_features: Vec<NodeFeatures>,
 }
 
@@ -513,8 +513,8 @@ impl FinalPrograms {
         self.test.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
     }
 
-    /// Returns the program of each category: the changed one where `kept` is true, otherwise the
-    /// initial one.
+    /// Returns the program of each category: the changed program where `kept` is true, otherwise
+    /// the initial program.
     fn categories(&self, kept: &[bool]) -> Vec<CategoryProgram> {
         match &self.test {
             Some(test) => test.categories(&self.initial, kept),

@@ -1,6 +1,6 @@
 //! The gate: a few training queries of a category on which a program is tried first. The program
-//! runs on the category's other queries only if its score on the gate is higher than that of the
-//! current program, or equal if a model wrote it.
+//! runs on the category's other queries only if it scores higher on the gate than the current
+//! program. An equal score suffices if a model wrote the program.
 
 use rand::seq::SliceRandom;
 

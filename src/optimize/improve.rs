@@ -195,9 +195,9 @@ impl Run<'_> {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Runs one step of the search actor: goes through the categories in random order, and for each
-    /// through the operators in the order of the bandit, until an operator yields a plan that was
-    /// not tried; then measures this plan.
+    /// Runs one step of the search actor: finds an untried plan and measures it. Goes through the
+    /// categories in random order, and for each through the operators in the order of the bandit,
+    /// until an operator yields such a plan.
     fn search_step(
         &mut self,
         step: usize,
@@ -266,9 +266,9 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether a change of the program can be accepted at all: the summed reciprocal rank on
-    /// `queries` is far enough below its maximum, and more than one query is below rank 1. A change
-    /// that helps a single query is too specific.
+    /// Whether a change of the program could be accepted: the summed reciprocal rank on `queries`
+    /// is far enough below its maximum, and the reciprocal rank is below 1 on more than one query.
+    /// A change that helps a single query is too specific.
     pub(super) fn may_gain(&self, category: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category.train[query]);
@@ -428,9 +428,9 @@ impl State {
     }
 }
 
-/// Returns those of `queries` (positions of training queries) that no category's program answers
-/// well. The router can send all other queries to a program that answers them, so they do not
-/// justify a change.
+/// Returns the queries in `queries` (positions of training queries) that no category's program
+/// answers well. The router can send all other queries to a program that answers them, so they do
+/// not justify a change.
 fn unanswered(categories: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
     let is_open = |&&query: &&usize| categories.iter().all(|category| category.train[query] < GOOD);
     queries.iter().filter(is_open).copied().collect()

@@ -80,7 +80,7 @@ impl ForbiddenWords {
     }
 
     /// Finds the first leak in the text literals of a program's `source`; `None` if there is none.
-    /// A numeric id is a leak only if it is a whole literal; a name is a leak also as part of a
+    /// A numeric id is a leak only if it is a whole literal; a name is a leak even as part of a
     /// literal.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {

@@ -23,8 +23,8 @@ const MAX_METAPATHS: usize = 240;
 /// General English questions.
 const TABLE: &str = include_str!("questions.tsv");
 
-/// Returns the metapaths of one step that get questions: all that lead to types of answers, those
-/// with more edges first.
+/// Returns the metapaths of one step that get questions: all metapaths to types of answers, sorted
+/// by number of edges, descending.
 pub(crate) fn metapaths(kb: &Kb) -> Vec<Metapath> {
     let mut counted: Vec<(u64, Metapath)> = Vec::new();
     for tuple in kb.tuples() {
@@ -57,8 +57,8 @@ fn phrasing(base: &IndexedBase, metapath: &str, questions: &[String]) -> Phrasin
     Phrasing { metapaths, n, words, written: true }
 }
 
-/// Returns the phrasings of the lexicon, ascending by metapath: those of `written` (a model's
-/// questions, by metapath as text) and, if the base has English texts, those of the general English
+/// Returns the phrasings of the lexicon, ascending by metapath: from `written` (a model's
+/// questions, by metapath as text) and, if the base has English texts, from the general English
 /// questions.
 pub(crate) fn phrasings(
     base: &IndexedBase,
@@ -79,7 +79,7 @@ fn general(kb: &Kb, metapath: &Metapath) -> Vec<String> {
     let &[(relation, direction)] = metapath.steps.as_slice() else { return Vec::new() };
     let source = if direction == Direction::Out { metapath.start } else { metapath.target };
     let (source, name) = (snake(kb.type_name(source)), snake(kb.relation_name(relation)));
-    // "phenotype" in `phenotype_affects` says what affects, not what the relation means.
+    // The prefix "phenotype" in `phenotype_affects` names the source type, not the meaning.
     let rest = name.strip_prefix(&source).filter(|rest| rest.starts_with('_'));
     let name = format!("_{}_", rest.unwrap_or(&name));
     let mut questions = Vec::new();

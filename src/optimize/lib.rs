@@ -202,7 +202,7 @@ pub enum OptimizeError {
     /// The run in this directory was started with other options, other queries or another base;
     /// holds the directory and the differences.
     #[error(
-        "the run in {0} was started with {1}; resume it with the same settings, or start another with --run DIR"
+        "the run in {0} was started with {1}; resume it with the same settings, or start another run with --run DIR"
     )]
     OtherRun(String, String),
     /// A program does not compile or run; holds its short id and the failure.
@@ -227,7 +227,9 @@ pub enum OptimizeError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The run reached the maximum number of sequential tests; holds this maximum.
-    #[error("the run has reached the limit of {0} sequential tests; start another with --run DIR")]
+    #[error(
+        "the run has reached the limit of {0} sequential tests; start another run with --run DIR"
+    )]
     SequentialTests(usize),
     /// A prompt for the language model cannot be rendered.
     #[error(transparent)]
@@ -272,7 +274,7 @@ impl From<IndexError> for OptimizeError {
     }
 }
 
-/// What a run reports to its caller while it runs: progress and results so far.
+/// Event that a run reports to its caller: progress, or a result so far.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// Progress of a phase of the run.
@@ -583,8 +585,8 @@ impl Run<'_> {
         Ok(trial.reciprocal_ranks)
     }
 
-    /// Runs a trial of a program on all training queries, or only on those in `part` (as
-    /// positions), and returns a category with this program.
+    /// Runs a trial of a program on the training queries in `part` (positions), or on all if it is
+    /// `None`, and returns a category with this program.
     fn category_program(
         &mut self,
         plan: Option<Plan>,
@@ -601,8 +603,8 @@ impl Run<'_> {
         Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
-    /// Returns the reciprocal rank on each training query: `ranks` on those in `queries`
-    /// (positions), 0 on the others.
+    /// Returns the reciprocal rank on each training query: the value in `ranks` for the queries in
+    /// `queries` (positions), 0 for all others.
     fn on_training(&self, queries: &[usize], ranks: &[f32]) -> Vec<f32> {
         let mut train = vec![0.0; self.train.queries.len()];
         queries.iter().zip(ranks).for_each(|(&query, &rank)| train[query] = rank);

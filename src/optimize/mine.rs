@@ -1,13 +1,12 @@
 //! Pattern mining: finds typed metapaths that lead from the entities that a training query names or
 //! describes to the query's answers.
 //!
-//! For each linked entity and each answer to a query, all metapaths of one and two steps between
-//! them are found by joining the neighbours of both nodes. Optionally, metapaths of three steps are
-//! found from strongly linked entities through nodes that are not hubs. A pattern is a metapath
-//! without nodes: the source and type of the linked entity, relations with directions, and the
-//! target type. The gain of a pattern, in bits, is the weighted share of answers that it reaches,
-//! summed over queries, times the information gained over guessing among all nodes of the target
-//! type.
+//! Joining the neighbours of a linked entity and of an answer to the query gives all metapaths of
+//! one and two steps between both nodes. Optionally, metapaths of three steps are found from
+//! strongly linked entities through nodes that are not hubs. A pattern is a metapath without nodes:
+//! the source and type of the linked entity, relations with directions, and the target type. The
+//! gain of a pattern, in bits, is a product: the weighted share of answers that it reaches, summed
+//! over queries, times the information gained over guessing among all nodes of the target type.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -10,8 +10,8 @@ use crate::{
 
 /// Maximum number of branches of a plan.
 const MAX_BRANCHES: usize = 3;
-/// Maximum number of metapaths that [`Operator::Add`] tries to add; the most informative ones on
-/// the category's queries are used.
+/// Maximum number of metapaths that [`Operator::Add`] tries to add; the metapaths that are most
+/// informative on the category's queries are used.
 const ADDED_METAPATHS: usize = 8;
 
 /// Operator of the search actor: a kind of change of a plan.

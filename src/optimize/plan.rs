@@ -33,7 +33,7 @@ const WORD_BYTES: usize = PARAM_NAME_BYTES - 2;
 /// `w_text`.
 const NO_WEIGHTS: [&str; 7] = ["both", "search", "text", "cover", "names", "meaning", "itself"];
 
-/// Names that variables must not have: those of the arguments of `retrieve`, and keywords of Rhai.
+/// Names that variables must not have: the arguments of `retrieve`, and keywords of Rhai.
 const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
 /// How the linked entities of a branch are found in the query.

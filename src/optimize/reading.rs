@@ -1,12 +1,12 @@
-//! Learns phrasings of plain questions: which words express which metapaths. Learns from training
+//! Learns phrasings of plain questions, that is, which words express which metapaths, from training
 //! questions that the graph alone answers.
 //!
-//! A reading of a question is one metapath from each name in the question. A reading is exact if
+//! A reading of a question assigns one metapath to each name in the question. A reading is exact if
 //! the nodes that all its metapaths reach, and that fulfil the question's conditions, are exactly
 //! the question's answers. The words outside names then express these metapaths. A phrasing is
-//! learned from at least two questions, because one may match by chance. If a question has several
-//! exact readings, the one that most questions share is used; of several that equally many
-//! questions share, the one with the fewest steps.
+//! learned from at least two questions, because one question may match by chance. If a question has
+//! several exact readings, the reading that most questions share is used. Ties go to the reading
+//! with the fewest steps.
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,10 @@ use agent_kb::NodeId;
 /// Minimum number of questions from which a phrasing is learned; also the minimum number of these
 /// questions that contain a word for the word to be part of the phrasing.
 const MIN_QUESTIONS: u32 = 2;
-/// Maximum number of metapaths per name of which readings are built; the shortest ones are used.
+/// Maximum number of metapaths per name from which readings are built; the shortest are used.
 const MAX_METAPATHS: usize = 24;
 
-/// What is learned from one training question: its exact readings, and its words outside names.
+/// Exact readings of one training question, and its words outside names.
 struct Lesson {
     /// Stems of the question's words that are not part of names.
     other_stems: Vec<String>,
@@ -41,8 +41,8 @@ struct Lesson {
     readings: Vec<(Vec<String>, usize)>,
 }
 
-/// Learns phrasings from those of `queries` that metapaths answer exactly. The result does not
-/// depend on the number of threads.
+/// Learns phrasings from the queries that metapaths answer exactly. The result does not depend on
+/// the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.

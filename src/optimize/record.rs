@@ -79,8 +79,8 @@ pub struct Standing {
     pub category: String,
     /// Id of the category's current program.
     pub program: String,
-    /// Number of validation queries of the score: those routed to the category if there is a
-    /// bundle, otherwise those of the trial with the most validation queries.
+    /// Number of validation queries of the score. With a bundle, these are the queries routed to
+    /// the category; otherwise the queries of the trial with the most validation queries.
     pub n: usize,
     /// Mean reciprocal rank of the program on these queries.
     pub mrr: f64,
@@ -164,7 +164,7 @@ impl Record {
         let config = journal.config();
         let number = |name: &str| config.get(name).and_then(Value::as_u64);
         let text = |name: &str| config.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Before the steps, so that a run that ends meanwhile counts as finished.
+        // Read before the steps, so that a run that ends meanwhile counts as finished.
         let pid = journal::writer_pid(dir);
         let paused = pause::why(dir).filter(|_| pid.is_none());
         let steps = journal.steps()?;

@@ -2,10 +2,10 @@
 //!
 //! The candidate nodes of a training query are a list. The model gives each node a probability, by
 //! a softmax over the nodes' sums of weighted features. The objective is the mean over queries of
-//! the log probability of all answers together, minus a penalty on the squared distance of the
-//! weights to the prior, which are weights learned on other bases. The objective is ListNet's
-//! top-one likelihood (Cao et al. 2007), with several correct answers as in marginal likelihood and
-//! the prior as in hierarchical models. The weights start at the prior.
+//! the log probability of all answers together. A penalty on the squared distance of the weights to
+//! the prior (weights learned on other bases) is subtracted. The objective is ListNet's top-one
+//! likelihood (Cao et al. 2007), with several correct answers as in marginal likelihood and the
+//! prior as in hierarchical models. The weights start at the prior.
 //!
 //! The features of a training query must come from a router that was trained without this query;
 //! otherwise the weights rely on the router too much.
@@ -51,7 +51,7 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
 
 /// Trains a re-ranker on training queries, each given as the features of its candidate nodes and
 /// its answers, sorted ascending. Queries without an answer among the candidates are ignored; if no
-/// other query is left, the weights are the prior.
+/// query is left, the weights are the prior.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let ridge = PRIOR_STRENGTH / queries.len().max(1) as f64;
     let gradient = |(features, answers): &(NodeFeatures, &[NodeId]), weights: &Row| {

@@ -19,15 +19,15 @@ use agent_sandbox::program::Program;
 /// Maximum number of plans with metapaths that are run after mining.
 const SHORTLISTED: usize = 60;
 
-/// Returns the minimum number of the `n` training queries of which a mined metapath must reach
-/// answers.
+/// Returns the minimum number of queries, among `n` training queries, whose answers a mined
+/// metapath must reach.
 fn min_support(n: usize) -> usize {
     (n / 100).max(2)
 }
 
 impl Run<'_> {
     /// Mines metapaths, and runs the programs of the shortlisted plans and the user's programs on
-    /// training queries. Those that together answer best become the categories. Archives the
+    /// training queries. The programs that together answer best become the categories. Archives the
     /// programs of all plans that ran.
     pub(super) fn discover(&mut self) -> Result<InitialPrograms> {
         let n = self.train.queries.len();
@@ -103,7 +103,7 @@ impl Run<'_> {
         Ok(mine::mine(&self.base, queries, min_support(queries.len()), hops, self.trials.stop)?)
     }
 
-    /// Returns the program of a plan; if relaxation is disabled, the one that ranks only nodes that
+    /// Returns the program of a plan; if relaxation is disabled, the program ranks only nodes that
     /// all metapaths reach.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
         plan::render(&self.base, plan, !self.options.lacks(Ablation::Relaxation))

@@ -107,8 +107,8 @@ impl SequentialTest {
         kept
     }
 
-    /// Returns the program of each category: the changed one where `kept` is true, otherwise the
-    /// one in `initial`.
+    /// Returns the program of each category: the changed program where `kept` is true, otherwise
+    /// the program in `initial`.
     pub(super) fn categories(
         &self,
         initial: &[CategoryProgram],
@@ -120,9 +120,9 @@ impl SequentialTest {
 }
 
 impl Run<'_> {
-    /// Tests the changed programs against the initial ones; `None` if no program changed. `routed`
-    /// has the validation queries of each category, as positions. Changed programs must not depend
-    /// on answers to validation queries.
+    /// Tests the changed programs against the initial programs; `None` if no program changed.
+    /// `routed` has the validation queries of each category, as positions. Changed programs must
+    /// not depend on answers to validation queries.
     pub(super) fn run_sequential_test(
         &mut self,
         initial: &[CategoryProgram],
@@ -205,7 +205,7 @@ impl Run<'_> {
         Ok(e_value)
     }
 
-    /// Runs the changed programs on those queries in `entries[places]` whose gain is missing, and
+    /// Runs the changed programs on the queries in `entries[places]` whose gain is missing, and
     /// stores the gains. `before` has the initial program's reciprocal rank for each entry.
     fn gain(
         &mut self,
@@ -269,9 +269,9 @@ impl Run<'_> {
     }
 }
 
-/// Whether `n` queries can be enough to prove the change of a single category at a significance
-/// level. Does not depend on the answers to the queries, because the closed test requires that
-/// categories are not chosen by results.
+/// Whether this number of queries can suffice to prove the change of a single category at a
+/// significance level. Does not depend on the answers to the queries, because the closed test
+/// requires that categories are not chosen by results.
 fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])
 }

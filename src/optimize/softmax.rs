@@ -1,5 +1,5 @@
-//! Shared parts of the trainers of the router, the re-ranker and the cut-off: softmax models, whose
-//! weights full-batch Adam (Kingma & Ba 2015) finds.
+//! Shared parts of the trainers of the router, the re-ranker and the cut-off. All three are softmax
+//! models that are trained by full-batch Adam (Kingma & Ba 2015).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) fn dot<const N: usize>(features: &[f32; N], weights: &[f64; N]) -> f6
     features.iter().zip(weights).map(|(feature, weight)| f64::from(*feature) * weight).sum()
 }
 
-/// Returns the probabilities of a softmax, all multiplied by the same number.
+/// Returns the unnormalized probabilities of a softmax: `exp(log - max)` of each number in `logs`.
 pub(crate) fn powers(logs: &[f64]) -> Vec<f64> {
     let largest = logs.iter().copied().fold(f64::MIN, f64::max);
     logs.iter().map(|log| (log - largest).exp()).collect()

@@ -5,8 +5,8 @@
 //! rank, so that parameters keep their declared values unless the training queries clearly favour
 //! others. A program that asks a model is tuned with the cached replies of its first trial. Takes
 //! O(parameters x values x queries) program runs. A new value of one parameter leaves most tool
-//! calls unchanged, so that the cache answers them. Searches that move all parameters at once were
-//! measured to be worse (`docs/optimizer.md`).
+//! calls unchanged, so that the cache answers them. Searches that move all parameters at once gave
+//! worse results (`docs/optimizer.md`).
 
 use crate::{
     Result,
@@ -22,10 +22,10 @@ const MIN_GAIN: f64 = 0.5;
 /// Factor by which the value of an integer parameter is multiplied and divided.
 const COUNT_FACTOR: f64 = 3.0;
 
-/// Returns the values to try for a parameter whose value is `value`, ascending. These are lower and
-/// higher by a part of the parameter's range or by a factor. For an integer, tries only about a
-/// third and three times the value: integers are arguments of tool calls, which miss the cache when
-/// they change.
+/// Returns the values to try for a parameter whose value is `value`, ascending. The values lie
+/// below and above `value` by a part of the parameter's range or by a factor. For an integer, tries
+/// only about a third and three times the value: integers are arguments of tool calls, which miss
+/// the cache when they change.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
     let values = match param.integer {
@@ -58,7 +58,7 @@ pub fn tune(
     let compiled = trials.compile(program)?;
     let declared = trials.runtime.declared_params(&compiled);
     let declared = declared.map_err(|failure| program_failed(program, failure))?;
-    // Summed reciprocal ranks for each set of parameters, with which the program runs once.
+    // Summed reciprocal rank of each tried set of parameters, so that no set runs twice.
     let mut known: Vec<(ParamValues, f64)> = Vec::new();
     let mut worth = |params: &ParamValues| -> Result<f64> {
         if let Some((_, worth)) = known.iter().find(|(known, _)| known == params) {

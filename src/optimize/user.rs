@@ -1,5 +1,5 @@
 //! Programs of the user. A run stores them in its journal and tries them on all training queries,
-//! as it does with composed plans. Those that answer best become categories.
+//! as it does with composed plans. The programs that answer best become categories.
 //!
 //! A resumed run must have the same programs. Their source is used as it is, but their declared
 //! parameters are tuned, and a language model may rewrite programs in Rhai.
@@ -152,8 +152,8 @@ fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     }
 }
 
-/// Makes the names of categories with the user's programs unique: a name that an earlier category
-/// or one with a composed program has gets a number, such as `name (2)`.
+/// Makes the names of categories with the user's programs unique. A name gets a number, such as
+/// `name (2)`, if an earlier category or a category with a composed program has it.
 pub(super) fn make_names_differ(categories: &mut [CategoryProgram]) {
     for at in 0..categories.len() {
         let Some(name) = categories[at].name.clone() else { continue };

@@ -28,8 +28,8 @@ pub struct Verdict {
     pub mrr: f64,
     /// 95 % interval of this mean reciprocal rank.
     pub ci95: Interval,
-    /// Name of the baseline with the highest mean reciprocal rank; of equal ones, the
-    /// alphabetically first.
+    /// Name of the baseline with the highest mean reciprocal rank; ties go to the alphabetically
+    /// first.
     pub baseline: String,
     /// Mean reciprocal rank of this baseline on the same queries.
     pub baseline_mrr: f64,

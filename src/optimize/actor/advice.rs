@@ -1,4 +1,4 @@
-//! The comparator's advice whose program was accepted, which prompts of other categories show.
+//! Comparator advice whose program was accepted; prompts of other categories show it.
 
 use serde_json::{Value, json};
 

@@ -155,8 +155,8 @@ impl Run<'_> {
     }
 
     /// Measures a written program against the category's current program, which it replaces if
-    /// accepted, and commits the attempt. If there is no program, commits the reason. A program
-    /// comes with the note that the model wrote before it.
+    /// accepted, and commits the attempt. If there is no program, commits the reason. `written`
+    /// also has the note that the model wrote before the program.
     fn test(
         &mut self,
         actor: &mut Actor,
@@ -213,8 +213,8 @@ impl Run<'_> {
         self.commit_asked(actor, Some(&name), ("attempt", &key), &attempt)
     }
 
-    /// Returns those tuned parameters of the category's program (the parent) that the new program
-    /// (the child) declares with the same value and range.
+    /// Returns the tuned parameters of the category's program (the parent) whose declared value and
+    /// range are the same in the new program (the child).
     fn inherited_params(&self, parent: &CategoryProgram, child: &Program) -> Result<ParamValues> {
         if parent.params.is_empty() || parent.program.is_module() {
             return Ok(ParamValues::new());
@@ -388,7 +388,7 @@ impl Run<'_> {
 }
 
 impl Actor {
-    /// Returns what the actor remembers about a category.
+    /// Returns the notes on a category; creates empty notes if there are none.
     fn notes_of(&mut self, name: &str) -> &mut Notes {
         self.notes.entry(name.to_owned()).or_default()
     }

@@ -2,7 +2,7 @@
 //! all other queries to them.
 //!
 //! Every assignment in a reply is checked. If a reply omits a query, or assigns it to two
-//! categories or to one that does not exist, the model is asked for this query once more; if that
+//! categories or to an unknown category, the model is asked about this query once more. If that
 //! fails too, the query stays unassigned. If many training queries are unassigned, the model is
 //! asked once for further categories among them. Small categories join [`OTHERS`]. The model sees
 //! no answers.
@@ -22,7 +22,7 @@ use agent_llm::RoleSpec;
 /// The role that finds categories of queries and assigns queries to them.
 pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     name: "categories",
-    summary: "finds categories of queries, and puts queries into them",
+    summary: "finds categories of queries, and assigns queries to them",
     temperature: Some(0.0),
     max_tokens: 4_096,
 };
@@ -31,12 +31,12 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
 pub(super) const SAMPLE: usize = 200;
 /// Maximum number of queries in one request that assigns queries to categories.
 pub(super) const BATCH: usize = 120;
-/// A category must have at least one in this number of all training queries.
+/// A category must have at least a share of `1 / MIN_SHARE` of all training queries.
 const MIN_SHARE: usize = 25;
-/// Minimum number of training queries of a category, however few there are in all.
+/// Minimum number of training queries of a category, for any number of training queries in all.
 pub(super) const MIN_QUERIES: usize = 3;
-/// If more than one in this number of training queries is unassigned, the model is asked for
-/// further categories among the unassigned queries.
+/// If more than a share of `1 / MAX_LEFT_SHARE` of the training queries is unassigned, the model is
+/// asked for further categories among them.
 const MAX_LEFT_SHARE: usize = 10;
 /// Maximum length of a category's name in characters.
 const NAME_CHARS: usize = 80;
@@ -132,7 +132,7 @@ impl Run<'_> {
         for (n, (name, description)) in (1..).zip(named) {
             listed.push(json!({ "n": n, "name": name, "description": description }));
         }
-        // The second pass requests the queries that the first one omitted.
+        // The second pass asks about the queries that the replies of the first pass omitted.
         for pass in 0..2 {
             let open: Vec<usize> =
                 (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();

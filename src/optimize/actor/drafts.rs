@@ -42,7 +42,7 @@ const SHOWN_FAILURES: usize = 3;
 /// Maximum number of execution traces in a request to revise a program.
 const TRIED_OUT_TRACES: usize = 3;
 
-/// Inputs for requesting a program of a category and trying it.
+/// Inputs of a request for a program of a category, and of the trial of this program.
 pub(super) struct DraftRequest {
     /// Name of the category.
     pub(super) name: String,
@@ -75,7 +75,7 @@ enum ReplyContent {
 
 impl Run<'_> {
     /// Asks the model for categories and for a draft of each category's program. Adds each category
-    /// to `categories` with the draft or, if this does not gain enough, with the best
+    /// to `categories` with the draft or, if the draft does not gain enough, with the best
     /// available program. Returns the challengers, each with the index of its category.
     pub(crate) fn write_programs(
         &mut self,
@@ -141,9 +141,8 @@ impl Run<'_> {
         Ok(challengers)
     }
 
-    /// Returns the programs that a category can have instead of a draft: those in
-    /// `categories` that are not WebAssembly modules or, if there are none, one that only
-    /// searches text.
+    /// Returns the programs that a category can have instead of a draft: those in `categories` that
+    /// are not WebAssembly modules or, if there are none, a program that only searches text.
     fn fallback(&mut self, categories: &[CategoryProgram]) -> Result<Vec<CategoryProgram>> {
         // A module has no header that could name another category.
         let readable = categories.iter().filter(|category| !category.program.is_module());
@@ -337,8 +336,9 @@ impl Run<'_> {
 
     /// Asks for one revision of each written program that does not rank an answer first on all
     /// queries on which it was tried; the prompt shows the program's score and execution traces. A
-    /// revision replaces the program if it runs and is better on the training queries of the
-    /// category that no prompt showed, or on all of them if all were shown.
+    /// revision replaces the program if it runs and has a higher mean reciprocal rank on the
+    /// category's training queries that no prompt showed. If prompts showed all queries, all of
+    /// them count.
     fn try_out(
         &mut self,
         actor: &mut Actor,

@@ -21,7 +21,7 @@ const NOTE_CHARS: usize = 280;
 /// Maximum length in characters of the reason why an attempt gave no program.
 const WHY_CHARS: usize = 160;
 /// Maximum number of listed queries that a rejected program answers worse than the current one;
-/// also the maximum number of listed queries that it answers better.
+/// also the maximum number of listed queries that it answers better than the current program.
 const DIFFERENCES: usize = 3;
 /// Maximum length of a query's text in these lists, in characters.
 const QUERY_CHARS: usize = 200;

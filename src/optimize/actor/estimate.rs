@@ -39,9 +39,9 @@ const MAX_BYTES_PER_TOKEN: u64 = 5;
 const SHORT_REPLY: u64 = 200;
 /// Seconds that a reply takes.
 const REPLY_SECONDS: Spread<f64> = [2.0, 20.0, 60.0];
-/// Maximum number of requests for one program: the first one and those for repairs.
+/// Maximum number of requests for one program: the first request and the repairs.
 const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
-/// Maximum number of requests of one tool call: the first one and one for a repair.
+/// Maximum number of requests of one tool call: the first request and one repair.
 const PER_TOOL_REQUEST: u64 = 2;
 /// Maximum number of tokens that a prompt has in addition to the texts about base, tools and
 /// language, such as execution traces.
@@ -51,8 +51,8 @@ const TRACE_TOKENS: u64 = 20_000;
 const TYPICAL_BYTES_PER_TOKEN: u64 = 4;
 /// Number of categories that the model usually finds.
 const TYPICAL_CATEGORIES: u64 = 7;
-/// Typically, one in this number of model steps sends requests; in the other steps there is nothing
-/// left to gain.
+/// Typically, a share of `1 / TYPICAL_STEP_SHARE` of the model steps sends requests; in the other
+/// steps there is nothing left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
 /// Tokens that a request for questions about relations sends (typical and maximum): a fixed number
 /// and, below, a further number per relation.
@@ -67,7 +67,7 @@ const SENT_TO_WRITE: u64 = 3_000;
 const SENT_TO_IMPROVE: u64 = 4_000;
 /// Number of tokens that a request for advice typically sends in all.
 const SENT_TO_COMPARE: u64 = 3_400;
-/// Number of tokens of the typical questions about one relation.
+/// Typical number of tokens of the questions about one relation.
 const WORDED: u64 = 170;
 /// Number of tokens of a typical reply. The four numbers are for replies with categories,
 /// assignments, a program, and advice.
@@ -104,7 +104,7 @@ pub struct Estimate {
 /// The typical values were compared with nine runs of a strong model in `docs/lab`: the default
 /// runs and the repeated default runs of 2026-11-23, and runs with two or three steps of
 /// 2026-11-22. The default runs on biomed were ended early. The table has the typical values as
-/// multiples of the recorded ones:
+/// multiples of the recorded values:
 ///
 /// | run | calls | tokens sent | received |
 /// | --- | ---: | ---: | ---: |
@@ -114,7 +114,7 @@ pub struct Estimate {
 /// | three steps: biomed | 0.7 | 0.6 | 0.6 |
 ///
 /// In the second default run on biomed, programs sent 36 of the 98 calls; without these calls, the
-/// typical number of calls is 0.8 times the recorded one.
+/// typical number of calls is 0.8 times the recorded number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Typical {
     /// Number of requests to language models.
@@ -169,7 +169,7 @@ fn ends<T: Copy>([least, _, most]: Spread<T>) -> Range<T> {
     [least, most]
 }
 
-/// Requests of one kind, such as those for advice.
+/// Requests of one kind, such as requests for advice.
 struct Kind {
     role: RoleSpec,
     calls: Spread<u64>,
@@ -220,8 +220,8 @@ pub fn estimate(
     Estimate::of(&total)
 }
 
-/// Returns the number of tokens of a request that sends `text`. The typical value and the maximum
-/// include further tokens, whose numbers are given; the minimum does not.
+/// Returns the number of tokens of a request that sends `text`. The typical value includes
+/// `typical` further tokens, and the maximum `most`; the minimum includes none.
 fn sent(text: &str, [typical, most]: Range<u64>) -> Spread<u64> {
     let bytes = text.len() as u64;
     [bytes / MAX_BYTES_PER_TOKEN, bytes / TYPICAL_BYTES_PER_TOKEN + typical, tokens(text) + most]

@@ -212,7 +212,7 @@ impl Run<'_> {
     }
 
     /// Returns one line per class of strength: how many entities are linked with this strength, and
-    /// how many of them are an answer or the neighbour of one.
+    /// how many of them are an answer or a neighbour of an answer.
     fn link_counts(&self, queries: &[usize]) -> Vec<String> {
         let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
         for &at in queries.iter().take(COUNTED) {

@@ -19,7 +19,7 @@ use agent_llm::RoleSpec;
 /// The role that writes questions about relations.
 pub(crate) const LEXICON_ROLE: RoleSpec = RoleSpec {
     name: "lexicon",
-    summary: "words questions about each relation of the base",
+    summary: "writes questions about each relation of the base",
     temperature: Some(0.0),
     max_tokens: 8_192,
 };

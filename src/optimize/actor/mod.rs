@@ -62,7 +62,8 @@ use agent_infer::bundle::LlmProvenance;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// Kind of attempts to write a first program, or a new one without the earlier attempts.
+/// Kind of attempts to write a first program, or a new program without the earlier attempts (a
+/// restart).
 const INITIAL: &str = "initial";
 /// Value of `proposed_by` of programs by the llm actor.
 pub(super) const LLM: &str = "llm";
@@ -131,7 +132,7 @@ pub struct CategoryRecord {
     pub validation: Vec<usize>,
 }
 
-/// What the actor remembers about a category during a run.
+/// Notes of the actor on one category during a run.
 #[derive(Default)]
 struct Notes {
     description: String,
@@ -202,7 +203,7 @@ impl Actor {
         })
     }
 
-    /// Returns what a bundle stores about the language model: the model of each role, and the
+    /// Returns the bundle's record of the language model: the model of each role, and the
     /// fingerprint of the prompts. `asks` states whether the bundle's programs ask a model.
     pub(super) fn provenance(&self, options: &Options, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {

@@ -16,7 +16,7 @@ pub(super) fn without_header(source: &str, header: &str) -> String {
 }
 
 /// Returns the source of a program with each parameter declaration replaced by the parameter's
-/// value: the one in `params` if there is one, otherwise the declared value.
+/// value: the tuned value in `params` if there is one, otherwise the declared value.
 pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     let mut text = String::new();
     let mut rest = source;

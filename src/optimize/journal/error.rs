@@ -1,4 +1,4 @@
-//! Errors of a run's journal. Most messages name the file or the step, and what can be done.
+//! Errors of a run's journal. Most messages name the file or the step, and a remedy.
 
 use std::{
     io,
@@ -20,8 +20,8 @@ pub enum JournalError {
     /// it.
     #[error("{path} is not empty (it contains {1:?}): name another --run DIR", path = .0.display())]
     NotEmpty(PathBuf, String),
-    /// The directory has no run that could be resumed or read. Holds the directory, and what is
-    /// missing and what can be done.
+    /// The directory has no run that could be resumed or read. Holds the directory, and the reason
+    /// with a remedy.
     #[error("{path} does not contain a run: {1}", path = .0.display())]
     NotARun(PathBuf, &'static str),
     /// Another process writes the run. The id of the process is unknown if the system hides a
@@ -33,8 +33,8 @@ pub enum JournalError {
         /// Id of the process that writes the run, if known.
         pid: Option<u32>,
     },
-    /// The database is damaged: the stored data differ from those that were written. Holds the path
-    /// of the database and the first defect that was found.
+    /// The database is damaged: the stored data differ from the written data. Holds the path of the
+    /// database and the first defect that was found.
     #[error("{path} is damaged: {1}; restore it from a copy, or start again with another --run DIR", path = .0.display())]
     Damaged(PathBuf, String),
     /// A later version of the software wrote the run, in a format that this version cannot read.

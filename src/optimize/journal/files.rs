@@ -53,7 +53,7 @@ pub(super) enum State {
 }
 
 impl Files {
-    /// Fails if a result could not be stored, so that it must not be computed. `paid` states
+    /// Fails if a result could not be stored; the caller then must not compute it. `paid` states
     /// whether the result was paid for.
     pub(super) fn check_writable(&self, paid: bool) -> Result<()> {
         let path = || self.store.path().to_owned();

@@ -1,13 +1,13 @@
 //! The journal of a run stores all completed steps and all replies of language models that were
-//! paid for. A run that was killed can be resumed; it then ends in the same result and pays for no
-//! reply twice.
+//! paid for. A run that was killed can be resumed; it then ends with the same result and pays for
+//! no reply twice.
 //!
-//! A run is a directory with the database `run.sqlite` (and its `-wal` and `-shm` files while it is
-//! open), the file `lock`, the file `reserve` while there is a writer, and files of other modules.
-//! A step has a kind, a key that is unique within its kind, a JSON body (its result), the programs
-//! that it proposed, and the keys of the replies that it used. A step is committed in one
-//! transaction, before its result is used. Replies of language models are stored separately, each
-//! in its own transaction; see [`JournalReplies`].
+//! A run is a directory with the database `run.sqlite`, the file `lock`, and files of other
+//! modules. While the database is open, its `-wal` and `-shm` files are there too, and while there
+//! is a writer, the file `reserve`. A step has a kind, a key that is unique within its kind, a JSON
+//! body (its result), the programs that it proposed, and the keys of the replies that it used. A
+//! step is committed in one transaction, before its result is used. Replies of language models are
+//! stored separately, each in its own transaction; see [`JournalReplies`].
 //!
 //! [`Journal::step`] reads the result of a committed step, or computes and commits it. In both
 //! cases the result is returned as read back from its JSON, so that a resumed run sees the same
@@ -284,7 +284,7 @@ impl Journal {
         self.files.lock().check_writable(false)?;
         let (value, programs) = compute()?;
         let body = encode(kind, key, &value, BODY_BYTES)?;
-        // Before the commit, so that every stored value can be read.
+        // Decoded before the commit, so that every stored value can be read.
         let value = decode(kind, key, &body)?;
         self.append(kind, key, &body, &programs, &[])?;
         Ok(value)

@@ -12,7 +12,7 @@ use crate::journal::{
 };
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
-/// Name for replies where error messages name the kind of a step.
+/// Stands for the kind of a step in error messages about replies.
 const KIND: &str = "reply";
 
 /// Maximum number of unusable replies to one request whose token usage is stored.

@@ -31,7 +31,7 @@ impl Reserve {
         // Compressing file systems would not reserve space for zeros.
         let mut bytes = vec![0; RESERVE_BYTES];
         blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-        // A killed process leaves its file, and a foreign one may be a link.
+        // A killed process leaves its file, and another program may have put a link here.
         reserve.release();
         let written = File::create_new(&reserve.path).and_then(|mut file| file.write_all(&bytes));
         written.map_err(JournalError::io("write", &reserve.path))?;

@@ -136,8 +136,8 @@ impl Store {
         if write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
         }
-        // SQLite would wait for ever at a pipe in the place of its journal, and says of a link in
-        // the place of its log only that it cannot open the database.
+        // SQLite would block forever on a pipe in place of its journal. For a link in place of its
+        // log, its error says only that it cannot open the database.
         for suffix in ["-journal", "-wal", "-shm"] {
             let beside = with_suffix(path, suffix);
             files::refuse_link(&beside).map_err(JournalError::io("open", &beside))?;
@@ -189,8 +189,8 @@ impl Store {
                     cause: format!("the database cannot be written to (journal mode {mode})"),
                 });
             }
-            // A write without changes creates the log, and fails now, before anything was paid for,
-            // if the disk cannot be written.
+            // This write changes no data but creates the log. If the disk cannot be written, the
+            // write fails now, before anything is paid for.
             store
                 .connection
                 .pragma_update(None, "user_version", FORMAT)
@@ -276,9 +276,9 @@ impl Store {
         self.rows(&sql, params![n, limit], |row| self.next_step(row, &mut last))
     }
 
-    /// Calls `visit` with every step in order of commit. Checks that no step is missing and that
-    /// each step matches its digest; and that its programs and replies are stored, the programs as
-    /// first proposed by this or an earlier step.
+    /// Calls `visit` with every step in order of commit. Checks that no step is missing, that each
+    /// step matches its digest, and that its programs and replies are stored. Each program must
+    /// have been first proposed by this or an earlier step.
     pub(super) fn each_step(&self, mut visit: impl FnMut(StoredStep) -> Result<()>) -> Result<()> {
         let mut last = 0;
         self.each_row(&format!("{STEP} ORDER BY n"), [], |row| {
@@ -460,8 +460,8 @@ impl Store {
         Ok(step)
     }
 
-    /// Does the same as [`Store::checked_step`] for the step after the one with number `last`, and
-    /// counts `last` up. Fails if this step is missing.
+    /// Reads the step after step `last` as [`Store::checked_step`] does, and increments `last`.
+    /// Fails if this step is missing.
     fn next_step(&self, row: &Row<'_>, last: &mut i64) -> Result<StoredStep> {
         let step = self.checked_step(row)?;
         *last = last.saturating_add(1);

@@ -63,7 +63,8 @@ pub struct Line {
     /// Whether the change was accepted (decisions only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<bool>,
-    /// Ids of the programs that the step proposed, also those that earlier steps proposed.
+    /// Ids of the programs that the step proposed, including programs that earlier steps also
+    /// proposed.
     pub programs: Vec<String>,
     /// Keys of the model's replies that the step used.
     pub replies: Vec<String>,
@@ -85,8 +86,8 @@ impl Lines {
         record.steps.iter().map(line).collect()
     }
 
-    /// Converts the next step of the journal to a line; `category` returns the name of the category
-    /// of the program with a given id.
+    /// Converts the next step of the journal to a line; `category` returns the category name of the
+    /// program with a given id.
     pub fn line(&mut self, step: &StepRecord, category: impl Fn(&str) -> String) -> Line {
         let basic = Line {
             n: step.n,

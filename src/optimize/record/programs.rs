@@ -1,4 +1,4 @@
-//! Reads the programs of a run's journal or of a bundle into one form.
+//! Reads the programs of a run's journal or of a bundle into a common form.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ const TUNED_DIGITS: usize = 4;
 /// The mean reciprocal rank of a program, with the number of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Number of queries of which the score is the mean.
+    /// Number of queries over which the score is averaged.
     pub n: usize,
     /// Mean reciprocal rank of the program on these queries.
     pub mrr: f64,
