@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Replies are not trusted: a candidate is an answer only if both filters name it, and if each
-//! quote of `check` is in its document. A question whose gold answer fails, or that nobody would
-//! ask, is dropped, and a template of which most questions are so is drawn no more. The number of
-//! requests per question is bounded. Replies are stored, so that no reply is paid for twice. Does
-//! not depend on how models are reached or on what replies cost.
+//! quote of `check` is in its document. A question is dropped if its gold answer fails or if nobody
+//! would ask it. A template is no longer drawn once nobody would ask most of its questions. The
+//! number of requests per question is bounded. Replies are stored, so that no reply is paid for
+//! twice. The module does not depend on how models are reached or on the cost of replies.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -61,7 +61,8 @@ const BATCH: usize = 20;
 const BATCH_CHARS: usize = 30_000;
 /// Maximum length of a document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum number of candidates of a question with properties, each of which the filters read.
+/// Maximum number of candidates of a question with properties; the filters read the document of
+/// each.
 const MAX_READ: usize = 8;
 /// Maximum number of properties that a question uses.
 const MAX_USED: usize = 2;
@@ -69,12 +70,13 @@ const MAX_USED: usize = 2;
 const RELATIONAL: usize = 15;
 /// Maximum length of a question's text in characters.
 const MAX_QUESTION: usize = 600;
-/// Minimum number of questions that nobody would ask after which a template may be drawn no more.
+/// A template may be rejected only after this number of its questions that nobody would ask.
 const MIN_UNASKED: usize = 4;
-/// The number of requested questions is divided by this number to limit the drafts with the same
-/// gold answer: nodes with very many links would be the answer to a tenth of the questions.
+/// The number of requested questions divided by this number is the maximum number of drafts with
+/// the same gold answer. Without a limit, nodes with very many links would be the answer to a tenth
+/// of the questions.
 const SAME_GOLD: usize = 50;
-/// Least limit of the drafts with the same gold answer.
+/// Lower bound of the maximum number of drafts with the same gold answer.
 const MIN_SAME_GOLD: usize = 3;
 /// Reason for rejecting a draw for which the model's reply is missing or malformed.
 const NO_REPLY: &str = "has no usable reply of the model";
@@ -102,7 +104,7 @@ pub enum Ballot {
     Yes,
     /// The candidate is not an answer.
     No,
-    /// The filter was not asked, because the other one had said no.
+    /// The filter was not asked, because the other filter had rejected the candidate.
     Unasked,
 }
 
@@ -138,8 +140,8 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
         return Estimate { calls: none, tokens_in: none, tokens_out: none, usd: Some([0.0; 2]) };
     };
     let n = queries as u64;
-    // Least: full requests, without repairs. Most: every attempt, with items so long that two fill a
-    // request of a filter, and a repair of every reply.
+    // Minimum: full requests, no repairs. Maximum: every attempt is made, two items fill a request
+    // of a filter, and every reply is repaired.
     let calls = [4 * n.div_ceil(BATCH as u64), 2 * n * ATTEMPTS as u64 * u64::from(1 + REPAIRS)];
     let set = requester.llm.role(&SYNTHESIZE_ROLE.role());
     let received = [SHORT_REPLY, set.map_or(0, |set| u64::from(set.max_tokens))];
@@ -257,7 +259,7 @@ impl Draft {
         self.question.kind == Kind::Relational
     }
 
-    /// Sets the properties and the text to those that the model wrote.
+    /// Sets the properties and the text that the model wrote.
     fn write(&mut self, written: Written) -> Result<(), &'static str> {
         self.question.text = written.query;
         if self.question.text.trim().is_empty() {
@@ -275,15 +277,15 @@ impl Draft {
         if self.question.properties.is_empty() { Err(NO_REPLY) } else { Ok(()) }
     }
 
-    /// Sets the text to the reworded one, if its length fits.
+    /// Replaces the text by the reworded text; fails if its length is not 1 to `MAX_QUESTION`.
     fn reword(&mut self, reworded: &Reworded) -> Result<(), &'static str> {
         self.question.text = one_line(&reworded.query);
         let fits = (1..=MAX_QUESTION).contains(&self.question.text.chars().count());
         if fits { Ok(()) } else { Err(NO_REPLY) }
     }
 
-    /// Sets the answers to the candidates that fit the question; those of a question about
-    /// relations only are exact.
+    /// Sets the answers to the candidates that the model judges to fit the question. A question
+    /// about relations only keeps all candidates, because they are exact.
     fn judge(&mut self, judged: &Judged) -> Result<(), &'static str> {
         if !judged.asked {
             return Err(UNASKED);
@@ -299,7 +301,8 @@ impl Draft {
         self.keep(|vote| vote.judge == Ballot::Yes)
     }
 
-    /// Sets the answers to those whose documents say all properties.
+    /// Keeps the answers whose documents contain all quotes in the reply: at least one per
+    /// property.
     fn check(&mut self, kb: &Kb, checked: &Checked) -> Result<(), &'static str> {
         let wanted = self.question.properties.len();
         let asked = self.question.votes.iter_mut().filter(|vote| vote.judge == Ballot::Yes);
@@ -317,7 +320,8 @@ impl Draft {
         self.keep(|vote| vote.check == Ballot::Yes)
     }
 
-    /// Sets the answers to the candidates whose vote passes, if the gold answer is one of them.
+    /// Sets the answers to the candidates whose vote passes, and fails unless the gold answer is
+    /// among them.
     fn keep(&mut self, passes: impl Fn(&Vote) -> bool) -> Result<(), &'static str> {
         let passed = self.question.votes.iter().filter(|vote| passes(vote));
         self.question.answers = passed.map(|vote| vote.node).collect();
@@ -336,7 +340,8 @@ fn ballot(is_yes: bool) -> Ballot {
     if is_yes { Ballot::Yes } else { Ballot::No }
 }
 
-/// Counts, for each template, the questions that people would ask, and those that nobody would.
+/// For each template, the number of questions that people would ask, and the number of questions
+/// that nobody would ask.
 #[derive(Default)]
 struct Tally(BTreeMap<String, [usize; 2]>);
 
@@ -346,14 +351,15 @@ impl Tally {
         counts[usize::from(!is_asked)] += 1;
     }
 
-    /// Whether most questions of the template are such as nobody would ask.
+    /// Whether nobody would ask most of the template's questions, and at least `MIN_UNASKED` of
+    /// them.
     fn is_unasked(&self, template: &str) -> bool {
         let [asked, unasked] = self.0.get(template).copied().unwrap_or_default();
         unasked >= MIN_UNASKED && unasked > asked
     }
 }
 
-/// The questions that are being made, with what decides which further ones are drawn.
+/// State of a synthesis: the question maker, and counts that limit further draws.
 struct Making<'a> {
     maker: QuestionMaker<'a>,
     tally: Tally,
@@ -368,7 +374,8 @@ fn letters() -> impl Iterator<Item = String> {
     ('A'..='Z').map(String::from)
 }
 
-/// Writes a branch with the name of the slot node at which it starts.
+/// Describes a branch in words, with the name of the slot node at which it starts; a negated branch
+/// starts with `no path`.
 fn path(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> String {
     let text = in_words(kb, &branch.steps);
     match branch.slot.and_then(|slot| slots.get(slot)) {
@@ -380,8 +387,8 @@ fn path(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> String {
     }
 }
 
-/// Whether a branch names a node by way of another, as "by the brand of X" where X has one brand:
-/// people say the name, which another template asks for.
+/// Whether the first of several steps of a branch leads to a single node with a name, as in "by the
+/// brand of X" where X has one brand. People would name the brand, and another template does so.
 fn is_roundabout(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> bool {
     let Some(&slot) = branch.slot.and_then(|slot| slots.get(slot)) else { return false };
     match &branch.steps[..] {
@@ -488,7 +495,8 @@ impl Requester {
         Ok(replies)
     }
 
-    /// Makes questions from drafts; drafts that fail are counted.
+    /// Makes questions from drafts by the four steps of the module; counts rejected drafts by
+    /// reason.
     fn make(&self, making: &mut Making<'_>, mut drafts: Vec<Draft>) -> Result<Vec<Question>, End> {
         let kb = &making.maker.base.kb;
         let items = drafts.iter().map(|draft| {
@@ -573,9 +581,9 @@ pub(super) fn construct(
     Ok((questions, making.maker.dropped, None))
 }
 
-/// Draws a template with nodes in its slots and a gold answer; `None` if nobody would ask its
-/// questions, if it has no candidates or more than a question of the drawn kind may have, or if
-/// many questions have this gold answer already.
+/// Draws a template, nodes for its slots and a gold answer. `None` if nobody would ask the
+/// template's questions, if there are no candidates or too many, if a branch is roundabout, or if
+/// too many drafts have this gold answer.
 fn draw(making: &mut Making<'_>, stream: &mut Stream) -> Option<Draft> {
     let Making { maker, tally, golds, most_of_one } = making;
     let (kind, most) = match stream.percent(RELATIONAL) {

@@ -1,6 +1,6 @@
-//! Makes questions without a model: fills the slots of a template along its metapaths to the
-//! candidates, picks a gold answer, takes words of its document, keeps the candidates that have
-//! these words as answers, and writes the question.
+//! Makes questions without a model. Fills the slots of a template, follows its metapaths to the
+//! candidates, and picks a gold answer. The answers are the candidates that have some words of the
+//! gold answer's document. The question is then worded by a pattern.
 //!
 //! Source: the construction of STaRK (Wu et al. 2024, section 2.4). There, models extract and check
 //! properties; here, words of documents take the place of properties.
@@ -34,8 +34,8 @@ const TEXTUAL: usize = 15;
 /// Maximum number of answers of most questions with words, because people usually ask for a few
 /// nodes.
 const FEW_ANSWERS: usize = 5;
-/// Percentage of draws that fill the slot of a one-slot template with any node; the others start at
-/// an answer and follow the metapath back.
+/// Percentage of draws that fill the slot of a one-slot template with any node; the other draws
+/// start at an answer and follow the metapath back.
 const ANY_SLOT: usize = 40;
 
 /// Number of rejected draws by reason.
@@ -49,7 +49,7 @@ pub(super) struct Grounding {
     pub(super) candidates: Vec<NodeId>,
 }
 
-/// Makes questions about one base, and remembers the accepted ones.
+/// Makes questions about one base, and remembers the accepted questions.
 pub(super) struct QuestionMaker<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) templates: &'a [Template],

@@ -7,10 +7,11 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs
 //! ```
 //!
-//! A template is kept if at least about 30 of its groundings (ways to fill the slots) have answers,
-//! fewer in a small base, and if the median grounding has 1 to 20 answers. The weight of a template
-//! grows with the number of edges of its relations, but more slowly, so that rare relations occur
-//! too. The same base and seed give the same templates.
+//! A template is kept if about 30 or more of its groundings (ways to fill the slots) have answers;
+//! fewer suffice in a small base. The median grounding must have 1 to 20 answers, or up to 200 for
+//! a type with texts, because words then narrow the answers. The weight of a template grows with
+//! the number of edges of its relations, but more slowly, so that rare relations occur too. The
+//! same base and seed give the same templates.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -41,13 +42,13 @@ const MAX_PART: usize = 2_000;
 const HOPS: usize = 2;
 /// Number of groundings of a template that are sampled.
 const SAMPLED: usize = 32;
-/// Maximum number of steps (relation, direction and types) of which metapaths are composed; the
+/// Maximum number of steps (relation, direction and types) from which metapaths are composed; the
 /// steps with the most edges are used. Bounds the number of metapaths, which is quadratic.
 const MAX_STEPS: usize = 400;
 /// Maximum number of metapaths to one type of answers whose groundings are sampled; the most
 /// frequent metapaths are used.
 const MEASURED: usize = 48;
-/// Minimum number of one-step metapaths among the sampled ones, if there are that many.
+/// Minimum number of one-step metapaths among the sampled metapaths, if there are that many.
 const MEASURED_SHORT: usize = 24;
 /// Maximum number of pairs of metapaths to one type of answers whose groundings are sampled.
 const PAIRS: usize = 48;
@@ -66,7 +67,7 @@ const REPEATED: f64 = 0.8;
 const FLATTENED: f64 = 0.25;
 /// Share of each template form in the total weight of the templates of a type of answers.
 const SHARES: [(Form, f64); 3] = [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.55)];
-/// Words in the names of relations that hold in both directions, whichever one is stored.
+/// Words in the names of relations that hold in both directions, whichever direction is stored.
 const MUTUAL_WORDS: [&str; 11] = [
     "adjacent",
     "also",
@@ -102,8 +103,8 @@ struct Path {
     median: usize,
 }
 
-/// Returns at most `max_templates` templates for a base, the heaviest first, equally heavy ones by
-/// id. Each type of answers gets a share of the templates.
+/// Returns at most `max_templates` templates for a base, the heaviest first, ties by id. Each type
+/// of answers gets a share of the templates.
 pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Template> {
     let mut steps: Vec<Step> =
         schema::steps(kb).into_iter().flat_map(|step| directed(kb, step)).collect();
@@ -129,7 +130,7 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
 }
 
 /// Returns the step itself, or a step in each direction for a relation within a type that has a
-/// direction: people ask which papers cite another, or which it cites, not for either.
+/// direction: people ask which papers cite a paper, or which papers it cites, not for both at once.
 fn directed(kb: &Kb, step: Step) -> Vec<Step> {
     let is_mutual = |word: &String| MUTUAL_WORDS.contains(&word.as_str());
     if step.direction != Direction::Any
@@ -196,7 +197,7 @@ fn frequency(kb: &Kb, steps: &[Step]) -> f64 {
 }
 
 /// Returns the metapaths to a type of answers for which enough groundings have ends, the heaviest
-/// first, equally heavy ones in the order of their steps.
+/// first, ties in the order of their steps.
 fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     let slots = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut paths: Vec<(f64, Vec<Step>)> = slots
@@ -283,7 +284,7 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
 
 /// Chooses at most `max_templates` templates, the heaviest first. Each choice lowers the weight of
 /// the other templates with the same relations, so that one large relation does not displace the
-/// others.
+/// other relations.
 fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();

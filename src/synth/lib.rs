@@ -21,8 +21,8 @@
 //! | groundings tried | 60 per question |
 //! | templates | one per 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
-//! The same base, options and stored replies of a model give the same bytes. Does not depend on
-//! programs or on how questions are answered.
+//! The same base, options and stored replies of a model give the same bytes. The crate does not
+//! depend on programs or on how questions are answered.
 
 mod asking;
 mod construct;
@@ -139,8 +139,8 @@ pub enum SynthError {
     NoTemplates,
     /// No type of the base has numbers with enough different values for questions about numbers.
     #[error(
-        "the base has no numbers to ask about: no type of 50 nodes or more has a field of numbers, or \
-         numbers of links, with five different values in 100 of its nodes"
+        "the base has no numbers to ask about; it needs a type with 50 nodes or more, and a numeric field or \
+         a number of links with 5 distinct values in 100 nodes or more"
     )]
     NoNumbers,
     /// Every draw of a question was rejected.
@@ -195,13 +195,13 @@ impl Watch<'_> {
     }
 }
 
-/// Makes questions about a base: with a language model by the steps of the benchmark, without one
-/// from words of documents and patterns.
+/// Makes questions about a base. With a requester, a language model writes them by the steps of the
+/// benchmark. Without one, they are made from words of documents and patterns.
 ///
 /// # Errors
 /// [`SynthError`]. If the model gives no more replies, or a request would exceed a ceiling, the
-/// synthesis ends early; it keeps the questions made so far, and sets [`Synthesis::interruption`].
-/// If there are none, the error is returned.
+/// synthesis ends early: it keeps the questions made so far and sets [`Synthesis::interruption`].
+/// The error is returned only if no question was made.
 pub fn synthesize(
     base: &IndexedBase,
     options: &Options,
@@ -232,7 +232,7 @@ pub fn synthesize(
         }
         let frequent = dropped.iter().max_by_key(|pair| pair.1);
         let reason = frequent.map_or("nothing was drawn".to_owned(), |(reason, n)| {
-            format!("in {n} draws the question {reason}")
+            format!("most often ({n} draws), the question {reason}")
         });
         return Err(SynthError::NoQuestions { templates: templates.len(), reason });
     }

@@ -10,9 +10,9 @@ use agent_kb::{NodeId, TypeId};
 
 /// Minimum number of words of a long name, which questions rarely write out.
 const LONG_NAME: usize = 6;
-/// Maximum number of words of a name that is mentioned or indexed.
+/// Maximum number of words of a mentioned name; of longer names, only this many words are indexed.
 const MAX_WORDS: usize = 40;
-/// Numbers of rare words, one of which is drawn, that may stand for a long name.
+/// Numbers of rare words that may stand for a long name; each mention draws one number.
 const PART: [usize; 3] = [3, 4, 5];
 
 /// Index of the names of all nodes of one type.

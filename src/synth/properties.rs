@@ -1,11 +1,11 @@
 //! Textual properties without a model: draws a few words of a gold answer's document that narrow
 //! the candidates, and returns the candidates that have all these words.
 //!
-//! A word must occur in at most half of the candidates and in at least 5 nodes of the type, because
-//! a rarer word would identify the answer without any relation. A property is one such word, or two
-//! adjacent words of a field. Answers are the candidates whose documents have the stems of all
-//! words. They are correct by construction, provided that a word has the same meaning in all
-//! documents.
+//! A word must occur in at most half of the candidates. It must also occur in at least 5 nodes of
+//! the type, because a rarer word would identify the answer without any relation. A property is one
+//! such word, or two adjacent words of a field. Answers are the candidates whose documents have the
+//! stems of all words. They are correct by construction, provided that a word has the same meaning
+//! in all documents.
 
 use std::collections::HashMap;
 

@@ -12,9 +12,9 @@
 //!
 //! A metapath is a type, followed by relation, direction (`out`, `in` or `any`) and type for each
 //! step; `a|b` stands for either of two relations. The `branch` of a slot is the index of the
-//! branch that starts at the slot; several are written as in `"0+1"`. A branch with `"quantifier":
-//! "not_exists"` starts at the answers: a node from which its end can be reached is not an answer.
-//! Other keys are ignored; `text` is optional.
+//! branch that starts at the slot; several branches are written as `"0+1"`. A branch with
+//! `"quantifier": "not_exists"` starts at the answers: a node from which its end can be reached is
+//! not an answer. Other keys are ignored; `text` is optional.
 
 use serde::Deserialize;
 
@@ -41,7 +41,7 @@ pub struct Template {
     pub target: TypeId,
     /// Node type of each slot; empty for a textual question.
     pub slots: Vec<TypeId>,
-    /// Metapaths from the slots to the answers, and negated ones from the answers.
+    /// Metapaths from the slots to the answers, and negated metapaths from the answers.
     pub branches: Vec<Branch<Step>>,
     /// Whether nodes that fill slots are excluded from the answers.
     pub exclude_slots: bool,
@@ -163,7 +163,7 @@ struct BranchEntry {
     quantifier: Option<String>,
 }
 
-/// Templates of one entry, or what the base lacks for them.
+/// Templates of one entry, or the type or relation that the base lacks for them.
 enum EntryTemplates {
     Templates(Vec<Template>),
     /// The base lacks this type or relation.
@@ -238,7 +238,7 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
             None | Some("exists") => false,
             Some("not_exists") => true,
             Some(other) => {
-                return Err(format!("has quantifier {other:?}; \"not_exists\" is the only one"));
+                return Err(format!("has quantifier {other:?}; use \"exists\" or \"not_exists\""));
             }
         };
         let slot = entry.slots.iter().position(|slot| slot.branch.includes(index));
@@ -313,7 +313,7 @@ fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, St
     let Some((first, rest)) =
         words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))
     else {
-        return Err("has a metapath that is not a type and then relation, direction and type for \
+        return Err("has a malformed metapath; write a type, then relation, direction, type for \
                     each step"
             .to_owned());
     };

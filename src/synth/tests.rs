@@ -528,7 +528,7 @@ fn files_are_never_written_over() {
     let again = made.write(Ids::Numbers, dir.path()).unwrap_err();
     let path: &Path = &dir.path().join("qa.csv");
     assert!(matches!(&again, SynthError::Write { path: own, .. } if own == path), "{again}");
-    assert!(again.to_string().contains("it exists already; remove it, or name another"), "{again}");
+    assert!(again.to_string().contains("it already exists; remove it, or name another"), "{again}");
     // One file of others: none is written beside it.
     fs::remove_file(path).unwrap();
     fs::remove_file(dir.path().join("split/train.index")).unwrap();

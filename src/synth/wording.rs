@@ -157,8 +157,8 @@ enum RelationPhrase {
     State(String),
     /// A noun, as for `target` or `side effect`.
     Noun(String),
-    /// A hierarchy, as for `is_a` or `parent-child`; whether it leads from the wider to the
-    /// narrower, as `has_child` does.
+    /// A hierarchy, as for `is_a` or `parent-child`. `down` is true if the relation leads from the
+    /// wider to the narrower concept, as `has_child` does.
     Kind { down: bool },
 }
 
@@ -233,9 +233,9 @@ fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// Draws a clause for a step. In the question, the clause comes after the type at the end of the
-/// step and links this type to `noun`, which stands for the start of the step, as in "published in
-/// X" or "that X writes".
+/// Draws a clause for a step. In the question, the clause follows the type at the end of the step,
+/// as in "published in X" or "that X writes". It links this type to `noun`, which stands for the
+/// start of the step.
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;

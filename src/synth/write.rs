@@ -121,9 +121,9 @@ pub(super) fn write(
     write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
-/// Writes `qa.csv` and the files of `split/` into the directory `dir`. If one of these files exists,
-/// writes none. `rows` has the cells of each question for the columns. The id of a question is the index
-/// of its row, and `assigned` has its split: 0 (train), 1 (val) or 2 (test).
+/// Writes `qa.csv` and the files of `split/` into the directory `dir`. Writes nothing if one of
+/// these files exists. `rows` has the cells of each question for the columns. The id of a question
+/// is the index of its row, and `assigned` has its split: 0 (train), 1 (val) or 2 (test).
 ///
 /// # Errors
 /// [`SynthError::Write`], also for an error in `rows`.
@@ -153,11 +153,12 @@ pub fn write_files(
         contents.push((folder.join(format!("{name}.index")), ids.into_bytes()));
     }
     if let Some((path, _)) = contents.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
-        let why = "it exists already; remove it, or name another directory";
+        let why = "it already exists; remove it, or name another directory";
         return Err(failed(path)(io::Error::new(io::ErrorKind::AlreadyExists, why)));
     }
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
-    // Only when all are written, so that a full disk leaves none.
+    // Files are moved into place only after all are written, so that a full disk leaves none of
+    // them.
     let mut written = Vec::new();
     for (path, bytes) in contents {
         let folder = path.parent().unwrap_or(dir);
