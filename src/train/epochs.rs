@@ -29,7 +29,7 @@ pub struct Task<'a, S> {
     pub resume: bool,
 }
 
-/// Description of a checkpoint: settings of training and how far it got.
+/// Description of a checkpoint: settings and progress of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointInfo<S> {
@@ -78,7 +78,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     }
 }
 
-/// How far training got.
+/// Position in training: complete epochs, and finished batches of the current epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Position {
@@ -122,7 +122,7 @@ pub enum Progress {
 pub(super) struct Limits {
     /// Maximum number of epochs.
     pub(super) epochs: usize,
-    /// Maximum number of epochs since the best validation; training then ends.
+    /// Number of epochs without a better validation after which training ends.
     pub(super) patience: usize,
     /// Number of batches per epoch.
     pub(super) batches: usize,
@@ -136,7 +136,7 @@ pub(super) struct State<W> {
     pub(super) weights: W,
 }
 
-/// A training by epochs, with its inputs, which do not change.
+/// Training of one model by epochs, with its inputs, which do not change.
 pub(super) trait Trainer {
     /// Weights in training, with the state of the optimizer.
     type Weights;

@@ -59,7 +59,7 @@ pub enum TrainError {
          it, or train again"
     )]
     OtherEmbedder(String),
-    /// The model belongs to another retrieval system than the one that was to use it.
+    /// The model belongs to another retrieval system than the system that was to use it.
     #[error("the model in {path} belongs to the system {found}, not {wanted}")]
     OtherSystem {
         /// Directory of the model.

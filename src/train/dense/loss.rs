@@ -24,10 +24,9 @@ pub(super) struct Contrast {
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// Computes the loss of a batch and its gradient. The first `n` of `vectors` are queries, the
-/// others documents; document `i` is the answer to query `i`, for `i < n`. If `is_hidden(i, j)`,
-/// document `j != i` is left out for query `i`. The result does not depend on the number of
-/// threads.
+/// Computes the loss of a batch and its gradient. The first `n` of `vectors` are queries, the rest
+/// documents; document `i` is the answer to query `i`, for `i < n`. If `is_hidden(i, j)`, document
+/// `j != i` is left out for query `i`. The result does not depend on the number of threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
     n: usize,

@@ -174,7 +174,7 @@ fn name_of_neighbor<'a>(
 /// Returns the validation queries that have an answer among the candidates.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`] if no training or no validation query has one.
+/// [`TrainError::NoQueries`] if no training query or no validation query has such an answer.
 pub(super) fn validation_queries<'a, S>(task: &Task<'a, S>) -> Result<Vec<&'a LabelledQuery>> {
     let has_candidate =
         |query: &&LabelledQuery| query.answers.iter().any(|&node| task.base.kb.is_candidate(node));

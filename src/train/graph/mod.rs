@@ -45,7 +45,7 @@ pub use self::{
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// What a network knows about nodes and queries, and the system that uses it.
+/// Variant of the network: its relevance features and equations, and the system that uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
@@ -65,13 +65,13 @@ impl Variant {
         }
     }
 
-    /// Whether records omit the variant, so that those of older models stay valid.
+    /// Whether records omit the variant, so that records of older models stay valid.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Component of the network that an ablation removes, to measure what it contributes.
+/// Component of the network that an ablation removes, to measure its contribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ablation {
@@ -101,7 +101,7 @@ impl Ablation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What the network knows about nodes and queries.
+    /// Variant of the network.
     #[serde(default, skip_serializing_if = "Variant::is_default")]
     pub variant: Variant,
     /// Component to remove; `None` keeps the whole network.

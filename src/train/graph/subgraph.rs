@@ -14,8 +14,8 @@ use agent_kb::{Direction, NodeId, RelationId, best};
 const MAX_ENTITIES: usize = 10;
 /// Maximum number of candidates that `bm25+names` or, for [`Variant::Qagnn`], embeddings find.
 const FOUND_CANDIDATES: usize = 100;
-/// Maximum number of further candidates: those of the linked entities and their neighbours with the
-/// highest BM25 score, or with the names most similar to the query.
+/// Maximum number of further candidates. They are the linked entities and their neighbours with the
+/// highest BM25 scores or, for [`Variant::Qagnn`], with the names most similar to the query.
 const NEIGHBOR_CANDIDATES: usize = 50;
 /// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
@@ -205,8 +205,8 @@ impl WorkingGraph {
     }
 }
 
-/// Returns the neighbours of a node by every relation and direction, except by those with more than
-/// [`MAX_NEIGHBORS`] neighbours; a node may occur several times.
+/// Returns the neighbours of a node by every relation and direction; a neighbour may occur several
+/// times. Skips a relation and direction with more than [`MAX_NEIGHBORS`] neighbours.
 fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     let kb = &base.kb;
     let mut found = Vec::new();

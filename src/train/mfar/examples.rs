@@ -177,8 +177,8 @@ pub(super) fn of_queries(
     Ok(examples?.into_iter().flatten().collect())
 }
 
-/// Returns the stems that weights may depend on, sorted: those in at least [`MIN_QUERIES`] of the
-/// queries; if there are more than [`MAX_STEMS`], those in the most queries.
+/// Returns the stems that weights may depend on, sorted. These are the stems in at least
+/// [`MIN_QUERIES`] queries, at most [`MAX_STEMS`]; stems in more queries take precedence.
 pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in examples.iter().flat_map(|example| &example.features.stems) {
@@ -230,8 +230,8 @@ pub(super) fn conditions(
     phi
 }
 
-/// Returns the number of features in `phi`, including the constant one; `dim` is the length of a
-/// query vector.
+/// Returns the number of features in `phi`, including the constant feature; `dim` is the length of
+/// a query vector.
 pub(super) fn n_conditions(
     conditioning: Conditioning,
     vocabulary: &[String],

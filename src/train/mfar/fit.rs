@@ -1,9 +1,9 @@
 //! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
 //! The objective is the mean over queries of the logarithm of the answers' total share, minus an L2
-//! penalty that pulls weights to 0 and `gamma` to 1. The shares of a query's candidates are a
-//! softmax over their scores, divided by a temperature. With `r_d` the derivative with respect to
-//! the score of candidate `d`, `x_dj` the standardized score of `d` by scorer `j`, and
+//! penalty that pulls weights towards 0 and `gamma` towards 1. The shares of a query's candidates
+//! are a softmax over their scores, divided by a temperature. With `r_d` the derivative with
+//! respect to the score of candidate `d`, `x_dj` the standardized score of `d` by scorer `j`, and
 //! `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
@@ -258,7 +258,7 @@ pub(super) fn gradient(cases: &[Case<'_>], weights: &Weights, ridge: f64) -> (f6
     (loss, gradient)
 }
 
-/// Training and validation cases of one training, and its settings.
+/// Cases to train on, cases to validate on, and the settings of training.
 struct Run<'a> {
     training: Vec<Case<'a>>,
     validation: Vec<Case<'a>>,
@@ -363,8 +363,8 @@ fn cross_validate(
     Ok(CrossValidation { conditioning, step: best.0, mrr: best.1 / examples.len().max(1) as f64 })
 }
 
-/// Trains weights on training queries, and keeps those that rank validation queries best. Chooses
-/// the conditioning by cross-validation over training queries, if the settings give none.
+/// Trains weights on training queries, and keeps the weights that rank validation queries best.
+/// Chooses the conditioning by cross-validation over training queries, if the settings give none.
 ///
 /// Takes O(steps x scores of candidates) time. A query has at most 30 candidates from each scorer,
 /// 300 from BM25 of the whole document, and its answers.

@@ -71,7 +71,7 @@ pub enum Variant {
 pub enum Conditioning {
     /// No features: all queries have the same weights.
     None,
-    /// Which stems the query has, of those that occur in enough training queries.
+    /// The stems of the query that occur in enough training queries.
     Words,
     /// The best standardized score that each scorer gives to a node, divided by the largest of
     /// these scores.
@@ -108,8 +108,8 @@ impl Variant {
         }
     }
 
-    /// Returns the measures by which the whole document is compared with a query, and those by
-    /// which every field is.
+    /// Returns the measures that compare the whole document with a query, then the measures that
+    /// compare every field.
     fn measures(self) -> (&'static [Measure], &'static [Measure]) {
         use Measure::{Dense, Lexical};
         match self {

@@ -61,7 +61,7 @@ pub struct ModelInfo {
     pub cross_validation: Vec<CrossValidation>,
 }
 
-/// What one scorer contributes to a node's score.
+/// Contribution of one scorer to a node's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contribution {
     /// Index of the scorer among the scorers of the model.
@@ -269,7 +269,7 @@ pub struct SearchResult {
     pub ranking: Vec<(NodeId, f32)>,
     /// Weight of each scorer for the query; 0 for masked scorers.
     pub weights: Vec<f32>,
-    /// For each of the first nodes, what each scorer contributes to its score, in the order of the
-    /// scorers; scorers that did not find the node are left out.
+    /// Contributions of the scorers to the score of each of the first nodes, in the order of the
+    /// scorers. Scorers that did not find the node are left out.
     pub parts: HashMap<NodeId, Vec<Contribution>>,
 }

@@ -68,8 +68,8 @@ impl Scorer {
 /// Nodes that one scorer finds for a query, with their scores.
 pub(super) type Scores = Vec<(NodeId, f32)>;
 
-/// The scorers of a variant over a knowledge base: first those of the whole document, then those of
-/// the fields.
+/// The scorers of a variant over a knowledge base: first the scorers of the whole document, then
+/// the scorers of the fields.
 pub struct Scorers {
     base: Arc<IndexedBase>,
     lexical: Option<FieldIndex>,
@@ -163,9 +163,9 @@ impl Scorers {
         Ok(self.base.embed_query(query)?)
     }
 
-    /// Returns, for each scorer, the candidates that it finds, with their scores. BM25 finds those
-    /// with a word of the query; a scorer that compares vectors finds those with a vector and takes
-    /// O(nodes).
+    /// Returns, for each scorer, the candidates that it finds, with their scores. BM25 finds
+    /// candidates with a word of the query. A scorer that compares vectors finds all candidates
+    /// with a vector and takes O(nodes).
     ///
     /// # Errors
     /// [`IndexError`] if the embedder fails or an index cannot be read.
@@ -230,9 +230,9 @@ impl Scorers {
 pub struct Mask(Vec<bool>);
 
 impl Mask {
-    /// Parses a comma-separated list of names, such as `brand,document:dense`. A name is that of a
-    /// field, `document`, `relations` (all fields with names of neighbours) or `details` (all other
-    /// fields), and may be followed by `:lexical` or `:dense`. `lexical` or `dense` alone refers to
+    /// Parses a comma-separated list of names, such as `brand,document:dense`. A name is a field,
+    /// `document`, `relations` (all fields with names of neighbours) or `details` (all other
+    /// fields). It may be followed by `:lexical` or `:dense`. `lexical` or `dense` alone refers to
     /// all scorers with this measure. A field with one of these names takes precedence.
     ///
     /// # Errors
