@@ -14,8 +14,8 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Splits the arguments of [`SPEC`] into whether a second request checks the answer (`=check`), and
-/// the name of the inner system.
+/// Parses the arguments of [`SPEC`]. Returns whether a second request checks the answer (`=check`),
+/// and the name of the inner system.
 ///
 /// # Errors
 /// [`SystemError::Arguments`] if the arguments are invalid.

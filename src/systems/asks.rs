@@ -17,7 +17,7 @@ use agent_infer::{
 /// by programs are not.
 ///
 /// # Errors
-/// As [`find`]; [`SystemError::Arguments`] if the arguments of the system or of an inner one are
+/// As [`find`]; [`SystemError::Arguments`] if the arguments of the system or of an inner system are
 /// invalid.
 pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;

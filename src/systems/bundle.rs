@@ -1,4 +1,4 @@
-//! The system `bundle:FILE`: frozen programs, one of which a router chooses for each query. All
+//! The system `bundle:FILE`: frozen programs; a router chooses a program for each query. All
 //! commands open bundles with [`open`].
 
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 };
 
 /// How much a bundle or the system `ask` uses a language model; a greater effort makes more
-/// requests. For `ask`, `Reads` lets the model plan only the questions that the rules cannot read,
-/// and `Judges` lets it plan all questions. The variants below describe bundles.
+/// requests. For `ask`: with `Reads`, the model plans only the questions that the rules cannot
+/// read; with `Judges`, it plans all questions. The variants below describe bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// The model is used only by programs that ask it.
@@ -35,8 +35,8 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Returns the effort for a number from 0 ([`Effort::None`]) to 2 ([`Effort::Judges`]); the
-    /// option `None` for a larger number.
+    /// Returns the effort for a number from 0 ([`Effort::None`]) to 2 ([`Effort::Judges`]);
+    /// `Option::None` for a larger number.
     pub fn from_number(number: u8) -> Option<Effort> {
         [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()
     }
@@ -51,7 +51,7 @@ pub struct OpenedBundle {
     pub answers: Box<dyn Retriever>,
 }
 
-/// Whether the system name `name` is that of a bundle: `bundle:FILE`.
+/// Whether the system name `name` has the form `bundle:FILE`.
 pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }

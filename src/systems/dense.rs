@@ -25,8 +25,9 @@ pub(super) const ANN: SystemSpec = SystemSpec {
 pub(super) const BAG_DPR: SystemSpec = SystemSpec {
     name: "bag:dpr",
     arguments: ":FILE",
-    summary: "exact search over vectors of documents with the names of neighbours, by a bag of words \
-              trained as in DPR, with negatives of bm25+names; FILE is a model's directory or name",
+    summary: "exact search over vectors of documents and the names of neighbours, by a bag-of-words \
+              encoder trained as in DPR with negatives from bm25+names; FILE is a model's directory \
+              or name",
     needs: &[Need::File],
     open: |arguments, opener| bag(&BAG_DPR, Negatives::Bm25, arguments, opener),
 };
@@ -34,7 +35,7 @@ pub(super) const BAG_DPR: SystemSpec = SystemSpec {
 pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
     name: "bag:ance",
     arguments: ":FILE",
-    summary: "as bag:dpr, by a bag of words trained as in ANCE, with negatives of the encoder itself",
+    summary: "as bag:dpr, but trained as in ANCE with negatives from the encoder itself",
     needs: &[Need::File],
     open: |arguments, opener| bag(&BAG_ANCE, Negatives::Own, arguments, opener),
 };
@@ -42,7 +43,7 @@ pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "dense:trained",
     arguments: ":FILE",
-    summary: "older name of bag:dpr and bag:ance; FILE determines which of them",
+    summary: "older name of bag:dpr and bag:ance; the model in FILE determines which",
     needs: &[Need::File],
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };
@@ -50,8 +51,8 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
 /// Opens the trained bag-of-words encoder in the file that `arguments` names.
 ///
 /// # Errors
-/// [`SystemError::Model`] if the encoder cannot be used, or was trained with other negatives than
-/// `negatives`.
+/// [`SystemError::Model`] if the encoder cannot be used, or was not trained with
+/// negative examples of the kind `negatives`.
 fn bag(
     spec: &SystemSpec,
     negatives: Negatives,

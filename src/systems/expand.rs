@@ -14,8 +14,8 @@ pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
     arguments: "[=DOCUMENTS[,once]][:SYSTEM]",
     summary: "another system, with a query expanded by its first documents; the query is repeated to \
-              make up half of the words, unless once is given (=3,once is the PRF of the KAR paper) \
-              [default: 3 documents and bm25+names]",
+              make up half of the words or, with once, written once (=3,once is the PRF of the KAR \
+              paper) [default: 3 documents and bm25+names]",
     needs: &[],
     open: |arguments, opener| {
         let Some((documents, share, inner)) = feedback_of(arguments) else {
@@ -30,8 +30,9 @@ pub(super) const PRF: SystemSpec = SystemSpec {
 pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
     arguments: "[=N[,samples]][:SYSTEM]",
-    summary: "another system, with a query expanded by N texts that a language model writes to answer it, \
-              all in one reply or, with samples, each in its own reply [default: 3 texts and bm25+names]",
+    summary: "another system, with a query expanded by N texts: answers that a language model writes, \
+              all in one reply or, with samples, each in its own reply [default: 3 texts and \
+              bm25+names]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
@@ -47,8 +48,8 @@ pub(super) const RAR: SystemSpec = SystemSpec {
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
     arguments: "[=N[,samples]][:SYSTEM]",
-    summary: "as expand:hyde, with one text that the model refines from N texts by an analysis and by \
-              documents found with them",
+    summary: "as expand:hyde, with one text: the model analyses the query, writes N drafts, rewrites \
+              them with documents that they find, and merges them",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&AGR, arguments, opener),
 };
@@ -79,7 +80,7 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     },
 };
 
-/// Names of the ablations in the paper: "w/o DRF" (document-based relation filtering), "w/o KG".
+/// Names of ablations in the KAR paper: "w/o DRF" (document-based relation filtering), "w/o KG".
 const NO_DRF: &str = "no-drf";
 const NO_KG: &str = "no-kg";
 /// The systems that expand queries with a language model.
@@ -88,9 +89,9 @@ const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 const INNER: &str = "bm25+names";
 /// Maximum number of texts (written by a model, or documents) that expand a query.
 const MAX_TEXTS: usize = 7;
-/// Default number of neighbours that are used of each linked entity.
+/// Default number of neighbours used per linked entity.
 const NEIGHBORS: usize = 10;
-/// Maximum number of neighbours that are used of each linked entity.
+/// Maximum number of neighbours used per linked entity.
 const MAX_NEIGHBORS: usize = 40;
 
 /// Arguments of a system that expands queries, such as `=10,3,names:dense`, after parsing.
@@ -104,7 +105,7 @@ struct ParsedArguments<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Parses up to `N` numbers, then, only if all `N` are given, words; then the inner system.
+    /// Parses up to `N` numbers, then words (only after all `N` numbers), then the inner system.
     /// `bounds` holds the default and the maximum of each number; the minimum is 1. `None` if the
     /// arguments are invalid.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
@@ -235,7 +236,7 @@ pub(super) fn inner_use<'a>(
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
-    // The filter makes no requests.
+    // Any filter will do, because filters make no requests.
     let (method, texts, inner) = method_of(spec, arguments, Filter::Documents)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
     Ok(Some(InnerUse { method: Some((method, texts)), inner, times }))

@@ -46,7 +46,7 @@ pub(super) struct ColbertArguments<'a> {
 /// Parses the arguments of [`COLBERT`].
 ///
 /// # Errors
-/// [`SystemError::Arguments`] if they are invalid.
+/// [`SystemError::Arguments`] if the arguments are invalid.
 pub(super) fn parts(arguments: &str) -> Result<ColbertArguments<'_>, SystemError> {
     let at = arguments.find(CANDIDATES).unwrap_or(arguments.len());
     let (own, candidates) = arguments.split_at(at);

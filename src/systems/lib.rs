@@ -82,8 +82,8 @@ pub static SYSTEMS: &[SystemSpec] = &[
     ask::SPEC,
 ];
 
-/// Maximum size of the tool cache of a system, in bytes. Most repeated calls of programs are within
-/// one query, so that a larger cache is not faster.
+/// Maximum size of the tool cache of a system, in bytes. Programs repeat calls mostly within one
+/// query, so a larger cache is no faster.
 pub const CACHE_BYTES: usize = 32 << 20;
 /// Maximum number of nested systems; `rerank:dense` has 2.
 const MAX_LEVELS: usize = 4;
@@ -356,7 +356,8 @@ pub enum SystemError {
 }
 
 impl SystemError {
-    /// Whether the name of the system is wrong, and not something that the system needs.
+    /// Whether the error is in the system's name or arguments, not in something that the system
+    /// needs.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Arguments { .. } | Self::Nested)
     }

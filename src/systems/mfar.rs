@@ -20,7 +20,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 };
 
 /// Returns the system name `name` with the fields in `mask`, separated by commas, added to its
-/// masked fields; `None` if `name` is not that of an mFAR system.
+/// masked fields; `None` if `name` does not name an mFAR system.
 pub fn masked(name: &str, mask: &str) -> Option<String> {
     SPEC.arguments_of(name)?;
     Some(match name.contains(MASK) {

@@ -8,8 +8,9 @@ use agent_retrieve::{Candidates, Multi, Pooling, Retriever};
 pub(super) const MAX: SystemSpec = SystemSpec {
     name: "multi",
     arguments: ARGUMENTS,
-    summary: "embeddings of the chunks of documents; the best chunk counts [default: chunks of all \
-              documents are searched; with candidates, only those of the first K nodes of SYSTEM]",
+    summary: "search over embeddings of chunks; the best chunk of a document counts; with \
+              candidates, only chunks of the first K nodes of SYSTEM are searched [default: chunks \
+              of all documents]",
     needs: &[Need::Part(Part::Multi)],
     open: |arguments, opener| pooled(&MAX, Pooling::Max, arguments, opener),
 };

@@ -70,7 +70,7 @@ impl FeedbackSettings {
     }
 }
 
-/// Splits arguments into the numbers, with the `=` before them, and the name of the inner system.
+/// Splits arguments into the numbers, with their leading `=`, and the name of the inner system.
 fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
 }

@@ -16,7 +16,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 
 /// Text in the last argument before the number of nodes that the language model sees.
 const K: &str = "k=";
-/// Maximum number of nodes that the arguments can let the language model see.
+/// Maximum K in the arguments: number of nodes that the language model sees.
 const MAX_K: usize = 100;
 
 /// Splits arguments into everything before a final `:k=K`, and K; K is `None` if there is no such

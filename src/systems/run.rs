@@ -3,8 +3,8 @@
 //!
 //! A run file has the ids of queries, but a system receives only their texts; therefore, the system
 //! is opened with the ids and texts of all queries. `agent eval` writes strictly decreasing scores
-//! to run files. nDCG averages over equal scores, so the nDCG of a run file may differ from that of
-//! the system that made the file; other metrics do not differ.
+//! to run files. nDCG averages over equal scores, so the nDCG of a run file may differ from the
+//! nDCG of the system that made the file; other metrics do not differ.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,11 +47,11 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
         .map_err(|error| wrong(error.to_string()))?;
     let (n, lacking) = (ids.len(), ids.len() - read.len());
     if read.is_empty() {
-        let why = format!("it ranks none of the {n} queries; give the run of this split");
+        let why = format!("it ranks none of the {n} queries; give a run file of this split");
         return Err(wrong(why));
     }
     if lacking > 0 {
-        let counted = "these count with an empty ranking";
+        let counted = "each of these counts with an empty ranking";
         (opener.notice)(&format!("{name} lacks {lacking} of {n} queries; {counted}"));
     }
     let rankings = by_words(opener.queries, read).map_err(wrong)?;
