@@ -12,7 +12,7 @@ use agent_kb::answer::Explanation;
 
 /// Name of the system.
 const NAME: &str = "dense:ann";
-/// Number of best nodes of the exact ranking with which explanations compare a node.
+/// Length of the exact ranking in which an explanation looks up a node's rank.
 const EXPLAINED: usize = 200;
 
 /// Approximate search over embeddings.

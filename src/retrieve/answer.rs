@@ -14,11 +14,9 @@ use agent_kb::{
 /// Which optional parts of an answer to compute; omitted parts cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Number of nodes to explain, from the best on.
+    /// Number of nodes to explain, best first.
     pub explained_count: usize,
-    /// Whether to include, for each node, the path from a linked entity, if the retriever followed
-    /// one, and the words of the question that occur in the node's document or in its neighbours'
-    /// names.
+    /// Whether to compute `Answer::paths` and `Answer::words`.
     pub paths: bool,
 }
 
@@ -33,8 +31,8 @@ pub struct Answer {
     /// The categories whose programs answered, most probable first; empty for a retriever without
     /// categories.
     pub route: Vec<RoutedCategory>,
-    /// For each node, by position: the paths to the node, one from each linked entity. Empty if
-    /// none is known or [`Detail::paths`] is off.
+    /// For each node, by position: the paths to the node, one from each linked entity. Empty if no
+    /// path is known or [`Detail::paths`] is off.
     pub paths: Vec<Vec<Path>>,
     /// For each node, by position: the words of the question that occur in the node's document or
     /// in its neighbours' names. Empty if [`Detail::paths`] is off.
@@ -63,9 +61,9 @@ pub struct End {
     /// The last rank that is expected to be an answer, from 1; may exceed the requested number of
     /// nodes.
     pub rank: usize,
-    /// Expected share of correct nodes up to the rank, in `0..=1`.
+    /// Expected share of the nodes up to the rank that are correct, in `0..=1`.
     pub precision: f32,
-    /// Expected share of all correct nodes found up to the rank, in `0..=1`.
+    /// Expected share of all correct nodes that are within the rank, in `0..=1`.
     pub recall: f32,
 }
 
@@ -114,7 +112,7 @@ pub struct Call {
     pub line: Option<usize>,
     /// Name of the tool or operator.
     pub tool: &'static str,
-    /// Arguments of the tool call, long ones shortened for display.
+    /// Arguments of the tool call; long arguments are shortened for display.
     pub arguments: Arc<[String]>,
     /// Result of the tool call, shortened for display, with the names of its best nodes.
     pub result: Arc<str>,
@@ -186,9 +184,10 @@ impl AssistFailure {
 pub struct QueryAnalysis {
     /// Whether the question certainly names an entity of the base.
     pub recognised: bool,
-    /// Entities that the question names; those whose whole name occurs in the question come first.
+    /// Entities that the question names; entities whose whole name occurs in the question come
+    /// first.
     pub entities: Vec<LinkedEntity>,
-    /// Words outside these names that occur in names of types and relations, in order.
+    /// Words that occur in names of types and relations, outside the names of entities, in order.
     pub words: Vec<SchemaWord>,
     /// The remaining words, without question words; only documents can match them.
     pub others: Vec<String>,
@@ -198,7 +197,7 @@ pub struct QueryAnalysis {
     /// Misspelled words, each with the word that is searched instead.
     pub corrected: Vec<(String, String)>,
     /// Relations that a word of the question excludes, ascending: "for a disease" excludes a
-    /// relation `causes`. In an answer with paths, only those that a path follows.
+    /// relation `causes`. In an answer with paths, only the relations that a path follows.
     pub contrary: Vec<RelationId>,
 }
 
@@ -225,8 +224,8 @@ pub struct SchemaWord {
 }
 
 impl QueryAnalysis {
-    /// Returns the nodes of the entities whose whole name the question contains; of all entities if
-    /// there is none.
+    /// Returns the nodes of the entities whose whole name the question contains; if there are none,
+    /// the nodes of all entities.
     pub fn named(&self) -> Vec<NodeId> {
         let exact = self.entities.iter().any(|entity| entity.exact);
         self.entities

@@ -39,7 +39,7 @@ pub enum System {
     /// BM25F over two fields, the document and the names of the node's neighbours; both are
     /// stemmed.
     Bm25F,
-    /// Exact search for the nodes whose embeddings are most similar to that of the query.
+    /// Exact search for the nodes whose embeddings are most similar to the query's embedding.
     Dense,
     /// Reciprocal rank fusion of `bm25f` and `dense`.
     Hybrid,
@@ -199,8 +199,8 @@ impl Retriever for Baseline {
 }
 
 impl Baseline {
-    /// Explains a node's rank in each of the two fused lists, and what the list adds to the node's
-    /// score.
+    /// Explains a node's rank in each of the two fused lists, and the list's contribution to the
+    /// node's score.
     fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
         let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
             let found = rank_in_list(system.name(), list, node);

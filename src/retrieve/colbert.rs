@@ -15,8 +15,8 @@ const DEFAULT_PROBES: usize = 4;
 
 /// Which documents a ColBERT checkpoint ranks.
 pub enum ColbertCandidates {
-    /// Documents with a token of one of the centroids nearest to a query token; holds the number of
-    /// nearest centroids (`None`: 4).
+    /// Documents with a token of a centroid that is among the nearest to a query token; holds the
+    /// number of nearest centroids (`None`: 4).
     Probed(Option<usize>),
     /// The best nodes of another system, at most this number.
     First(Box<dyn Retriever>, usize),

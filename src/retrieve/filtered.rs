@@ -1,9 +1,8 @@
 //! A wrapper that limits a retriever's answers to a set of nodes.
 //!
 //! The inner retriever ranks at least [`DEPTH`] nodes; nodes outside the set are removed. If fewer
-//! than `k` nodes remain, they are followed by those candidates of the set that share words with
-//! the query, ranked by BM25F. So no candidate that matches a word of the query is lost only
-//! because its rank is low.
+//! than `k` nodes remain, candidates of the set that share words with the query follow, ranked by
+//! BM25F. So a low rank alone does not lose a candidate that matches a word of the query.
 
 use std::{collections::HashSet, ops::Deref, sync::Arc};
 

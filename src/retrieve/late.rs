@@ -29,7 +29,7 @@ impl Late {
     /// Opens the token vectors of a base.
     ///
     /// # Errors
-    /// [`RetrieveError::Index`] if the index has no token vectors or they are damaged.
+    /// [`RetrieveError::Index`] if the token vectors are missing or damaged.
     pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = LateIndex::open(&base.part(Part::Late)?)?;
         Ok(Self { base, index })

@@ -24,7 +24,7 @@ pub struct Measure<'a> {
     pub base: &'a IndexedBase,
     /// Answers the queries on which the system fails.
     pub stand_in: &'a dyn Retriever,
-    /// Whose definitions of the metrics are used.
+    /// Definitions of the metrics.
     pub definitions: Definitions,
     /// Maximum number of nodes to rank for each query.
     pub depth: usize,

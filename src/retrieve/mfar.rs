@@ -1,5 +1,5 @@
-//! `mfar`: scores every field of a node separately, and ranks by the sum of these scores with
-//! trained weights that depend on the query.
+//! `mfar`: scores every field of a node separately, and ranks by the weighted sum of these scores.
+//! The weights are trained and depend on the query.
 
 use std::{path::Path, sync::Arc};
 

@@ -78,7 +78,7 @@ impl Multi {
     /// Opens the chunks of a base.
     ///
     /// # Errors
-    /// [`RetrieveError::Index`] if the index has no chunks or they are damaged.
+    /// [`RetrieveError::Index`] if the chunks are missing or damaged.
     pub fn open(
         base: Arc<IndexedBase>,
         pooling: Pooling,

@@ -6,7 +6,7 @@ use agent_ground::words::{Stems, name_words, one_line};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, answer::Explanation};
 
-/// Number of first words of a field that are examined.
+/// Maximum number of words of a field that are examined, from its beginning.
 const MAX_WORDS: usize = 4_096;
 /// Maximum number of words of a snippet.
 const PART_WORDS: usize = 16;
@@ -14,9 +14,9 @@ const PART_WORDS: usize = 16;
 /// text.
 const BEFORE: usize = 2;
 
-/// Finds the part of a node's fields with the most distinct stems of the query, the first of
-/// several such parts, and puts asterisks around matching words; `None` if nothing matches. O(words
-/// of the fields).
+/// Finds the part of a node's fields with the most distinct stems of the query (ties: the first
+/// part), and puts asterisks around matching words; `None` if nothing matches. O(words of the
+/// fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;

@@ -1,5 +1,5 @@
-//! Paired comparison of two systems on the same queries. A query with a result of one system only
-//! is an error.
+//! Paired comparison of two systems on the same queries. It is an error if only one system has a
+//! result for a query.
 
 use std::collections::BTreeMap;
 

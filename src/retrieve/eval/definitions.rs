@@ -8,7 +8,7 @@ use crate::eval::NodeId;
 use crate::eval::metrics::{Definition, Metric, MetricTable, Metrics};
 use crate::eval::ranks::Candidates;
 
-/// Whose definitions of the reported metrics are used.
+/// Source of the definitions of the reported metrics.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Definitions {
     /// The definitions of STaRK ([`crate::eval::ranks`]): unranked answers have ranks after the

@@ -23,7 +23,7 @@ pub enum EvalError {
         /// The query's id.
         query_id: i64,
     },
-    /// Only one of two compared systems has a result for some query.
+    /// Only one of the two compared systems has a result for a query.
     #[error(
         "query {query_id} has a result from the {present} system only; evaluate both on the same queries"
     )]
@@ -60,7 +60,7 @@ pub struct QueryResult {
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed, so that the baseline ranking counts; `None` if the system succeeded.
+    /// Why the system failed (the baseline ranking then counts); `None` if the system succeeded.
     pub failure: Option<String>,
 }
 

@@ -1,9 +1,10 @@
 //! Ranks of a query's answers in one ranking, and the metrics of these ranks.
 //!
-//! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
-//! so that results are comparable with published ones. A ranking covers *all* candidates: those
-//! that are not in the ranked list ("unnamed") tie below all in the list ("named"). Ties are broken
-//! by ascending node id; only [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
+//! The definitions follow the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics), so
+//! that results are comparable with published results. A ranking covers *all* candidates:
+//! candidates that are not in the ranked list ("unnamed") tie below all candidates in the list
+//! ("named"). Ties are broken by ascending node id; only [`AnswerRanks::ndcg_at`] averages over
+//! ties, like its reference.
 //!
 //! - Named nodes that are not candidates are dropped and take up no rank.
 //! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all
@@ -96,7 +97,7 @@ impl<'a> Candidates<'a> {
 /// Which answers count as found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// Every answer, whatever its score: torchmetrics up to 1.7.3, and all published STaRK results.
+    /// Every answer, with any score: torchmetrics up to 1.7.3, and all published STaRK results.
     #[default]
     Any,
     /// Recall, precision, reciprocal rank and average precision count an answer only if its score
@@ -105,7 +106,7 @@ pub enum ScoreRule {
     Positive,
 }
 
-/// Consecutive ranks with equal scores, at least one of which is an answer's.
+/// Consecutive ranks with equal scores; at least one of these ranks is an answer's.
 #[derive(Copy, Clone, Debug)]
 struct TieGroup {
     /// Number of ranks above the group.
@@ -122,7 +123,7 @@ struct TieGroup {
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// How many of the first `ranks` count under the score rule.
+    /// Number of leading `ranks` that count under the score rule.
     n_counted: usize,
     /// Groups of nodes with equal scores that hold answers, best first.
     groups: Vec<TieGroup>,
@@ -315,7 +316,7 @@ fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
 /// ascending.
 #[inline]
 fn order_key((node, score): (NodeId, f32)) -> u64 {
-    let bits = (score + 0.0).to_bits(); // Adding 0 makes both zeros one.
+    let bits = (score + 0.0).to_bits(); // Adding 0 turns -0 into +0.
     let ascending = match score.is_nan() {
         true => 0,
         false if bits >> 31 == 1 => !bits,

@@ -1,12 +1,12 @@
 //! Metrics of answers that are sets: the nodes of a ranking up to its estimated end.
 //!
-//! Precision is the share of the returned nodes that are correct, recall the share of the correct
-//! nodes that are returned, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979,
-//! chapter 7). An answer is exact if it holds all correct nodes and no others. Means are macro
-//! means over all queries; a query whose ranking has no end counts 0 in each.
+//! Precision is the share of the returned nodes that are correct; recall is the share of the
+//! correct nodes that are returned. F1 is their harmonic mean (van Rijsbergen, *Information
+//! Retrieval*, 1979, chapter 7). An answer is exact if it holds all correct nodes and no others.
+//! Means are macro means over all queries; a query whose ranking has no end counts 0 in each.
 //!
-//! Two bounds use knowledge of the answers: the fixed end `k` with the best mean F1 over all
-//! queries, and the best end for each query, an upper bound on F1 for any choice of ends.
+//! Two bounds use knowledge of the answers. One is the fixed end `k` with the best mean F1 over all
+//! queries. The other is the best end for each query: an upper bound on F1 for any choice of ends.
 //!
 //! Unlike in [`crate::eval::ranks`], nodes that are not candidates count, because users see them.
 
@@ -68,7 +68,7 @@ impl SetMetrics {
     }
 }
 
-/// Returns the F1 of a set of `given` nodes, of which `right` are correct, if there are `sought`
+/// Returns the F1 of a set of `given` nodes with `right` correct nodes, if there are `sought`
 /// correct nodes in total.
 fn f1(right: usize, given: usize, sought: usize) -> f64 {
     2.0 * right as f64 / (given + sought).max(1) as f64

@@ -97,9 +97,9 @@ pub fn mean(values: &[f64]) -> Result<f64, StatisticsError> {
 
 /// Returns the percentile-bootstrap interval of the mean of `values`.
 ///
-/// For a paired bootstrap of two systems, pass the per-query differences.
-/// The ends are the nearest-rank percentiles of [`N_BOOTSTRAP_REPLICATES`] means of resamples with
-/// replacement. The result depends on the order of `values`; sort by query id for a stable one.
+/// For a paired bootstrap of two systems, pass the per-query differences. The ends are the
+/// nearest-rank percentiles of [`N_BOOTSTRAP_REPLICATES`] means of resamples with replacement. The
+/// result depends on the order of `values`; sort by query id for a stable result.
 ///
 /// # Errors
 /// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`].
@@ -164,10 +164,11 @@ pub fn bootstrap_intervals<const N: usize>(
 /// Returns the two-sided p-value of the paired randomisation test; the null hypothesis is that the
 /// mean difference is 0.
 ///
-/// `differences`: one per query, first system minus second. The statistic is the absolute sum over
-/// sign assignments of the nonzero differences: all assignments for at most
-/// [`MAX_EXACT_DIFFERENCES`], otherwise [`N_RANDOMIZATION_DRAWS`] random ones plus the observed
-/// one, so that the p-value is valid and never 0. Without nonzero differences the p-value is 1.
+/// `differences`: one per query, first system minus second. The statistic is the absolute sum of
+/// the nonzero differences under an assignment of signs. For at most [`MAX_EXACT_DIFFERENCES`]
+/// nonzero differences, all assignments are enumerated. Otherwise [`N_RANDOMIZATION_DRAWS`]
+/// assignments are drawn and the observed one is added, so that the p-value is valid and never 0.
+/// Without nonzero differences the p-value is 1.
 ///
 /// # Errors
 /// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`].

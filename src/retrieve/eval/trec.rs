@@ -12,7 +12,7 @@
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
 //! *descending* document name. Written scores therefore decrease strictly: a score that is not
-//! below the previously written one becomes the next smaller `f32`, which preserves the order.
+//! below the previously written score becomes the next smaller `f32`, which preserves the order.
 //! These tools ignore unranked candidates, so their metrics without a cut-off can be lower.
 
 use std::{
@@ -63,7 +63,7 @@ pub enum TrecError {
     },
     /// The column of a node would be read as another node.
     #[error(
-        "query {query_id}: the id {id:?} is ambiguous in a TREC file, another node has it; rename one \
+        "query {query_id}: the id {id:?} is ambiguous in a TREC file: another node has it; rename one \
          of them"
     )]
     Id {

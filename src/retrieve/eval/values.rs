@@ -7,7 +7,8 @@
 //! | table F1 | tables | harmonic mean of the precision and recall of rows; repeated rows count as often as they occur |
 //!
 //! Columns of a table are matched by name, in any order; columns that the label lacks are ignored.
-//! A label without a unit matches any unit. A missing answer, or one of another kind, counts 0.
+//! A label without a unit matches any unit. A missing answer, or an answer of another kind, counts
+//! 0.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! `kar:graph`: the graph part of KAR without a language model. Neighbours of linked entities,
 //! filtered by the words of their documents, raise the scores of `bm25+names`.
 //!
-//! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are
-//! boosted; appending the neighbours' documents to the query does not help.
+//! Source: the steps of KAR (Xia et al. 2025) that need no model. Unlike KAR, this system boosts
+//! the nodes themselves, because appending the neighbours' documents to the query does not help.
 //!
 //! 1. The query is linked; the four strongest entities are used.
 //! 2. Of the candidates within two edges of each entity, the ten whose documents fit the query best

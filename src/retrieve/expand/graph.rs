@@ -6,7 +6,8 @@
 //!
 //! - Edges are followed in both directions, over all relations, to nodes of all types.
 //! - A neighbour with more than 2,000 edges is reached but not expanded.
-//! - A neighbour without an embedding is left out: index without `--candidates-only`.
+//! - A neighbour without an embedding is left out. To embed all nodes, index without
+//!   `--candidates-only`.
 //!
 //! Uses no language model and no ranking.
 
@@ -127,8 +128,8 @@ impl Neighborhood {
         Ok(Self { from, reached, nodes, hubs })
     }
 
-    /// Explains which neighbours have more than 2,000 edges, so that nodes beyond them are not
-    /// found; `None` if none has.
+    /// Lists the neighbours with more than 2,000 edges, beyond which no nodes are found; `None` if
+    /// there are no such neighbours.
     pub fn hubs(&self, kb: &Kb) -> Option<Explanation> {
         let names: Vec<&str> = self.hubs.iter().take(MAX_HUBS).map(|&hub| kb.name(hub)).collect();
         let more = self.hubs.len().saturating_sub(MAX_HUBS);
@@ -154,12 +155,12 @@ impl Neighborhood {
         Path { from: self.from, ..path_to(node, |node| self.reached.get(&node).copied()) }
     }
 
-    /// Returns the best `k` nodes by the filter, best first, ties by ascending id, without those
-    /// that score 0: they share no word with the query or have no embedding. [`Filter::None`]
+    /// Returns the best `k` nodes by the filter, best first, ties by ascending id. Nodes that score
+    /// 0 are left out: they share no word with the query or have no embedding. [`Filter::None`]
     /// returns the first `k` of [`Neighborhood::nodes`], each with score 1.
     ///
     /// # Errors
-    /// Errors of the embedder, by [`Filter::Documents`] and [`Filter::Names`].
+    /// Errors of the embedder, with [`Filter::Documents`] and [`Filter::Names`].
     pub fn filtered(
         &self,
         base: &IndexedBase,

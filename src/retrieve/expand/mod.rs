@@ -12,9 +12,9 @@
 //!
 //! The model also receives the structure of the base. The expanded query is the query and the
 //! texts, separated by blank lines. Texts share the remaining space equally, up to the 256 words
-//! that a lexical search reads, or up to the window of the encoder of a dense search. Before found
-//! documents the query fills half of the words by repetition, because relevance models give it half
-//! of the weight (Abdul-Jaleel et al. 2004); or it is written once, as in the KAR paper
+//! that a lexical search reads, or up to the window of the encoder of a dense search. With found
+//! documents (PRF), the query is repeated to fill half of the words, because relevance models give
+//! it half of the weight (Abdul-Jaleel et al. 2004); or it is written once, as in the KAR paper
 //! ([`QueryShare`]). docs/expansion.md lists the points that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which a retriever and a program's tool
@@ -51,7 +51,7 @@ pub const ONCE: &str = "once";
 /// Name of [`TextPlan::sampled`] on the command line.
 pub const SAMPLES: &str = "samples";
 
-/// How much of an expanded query is the query itself.
+/// Share of the query itself in an expanded query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryShare {
     /// The query is written once.
@@ -65,7 +65,7 @@ pub enum QueryShare {
 pub struct Expansion {
     /// The texts, best first.
     pub texts: Vec<String>,
-    /// Explanations, for people, of where the texts come from.
+    /// Explanations of the origin of the texts, for display.
     pub explanations: Vec<Explanation>,
     share: QueryShare,
 }
@@ -131,8 +131,8 @@ pub fn count_words(text: &str) -> usize {
     n
 }
 
-/// Returns the longest prefix of a text that ends between words, within limits of bytes and of what
-/// `count` counts.
+/// Returns the longest prefix of a text that ends between words and has at most `bytes` bytes and
+/// at most `limit` units, as `count` counts them.
 fn cut<'a>(text: &'a str, limit: usize, bytes: usize, count: &dyn Fn(&str) -> usize) -> &'a str {
     let (mut end, mut left) = (0, limit);
     for part in text.split_inclusive(char::is_whitespace) {

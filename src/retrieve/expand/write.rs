@@ -85,13 +85,13 @@ impl Method {
 /// Name of the ablation without the graph, the paper's "w/o KG", on the command line.
 pub const NO_GRAPH: &str = "no-graph";
 
-/// Inputs of a prompt, and explanations of these inputs for people.
+/// Inputs of a prompt, and explanations of these inputs for display.
 type Evidence = (Vec<Json>, Vec<Explanation>);
 
 /// Why no text was written.
 #[derive(Debug, PartialEq)]
 pub enum WriteError<E> {
-    /// A reply is unusable, for this reason.
+    /// A reply is unusable; holds the reason.
     Unusable(String),
     /// Any other failure of the sources, such as an outage or an exceeded budget.
     Other(E),
@@ -108,8 +108,8 @@ pub trait Sources {
     /// Failures of the sources other than unusable replies.
     type Error: From<IndexError>;
 
-    /// Returns the JSON reply of a language model to a prompt: the sample with a number, from 0, or
-    /// the most likely reply.
+    /// Returns the JSON reply of a language model to a prompt: the sample with the number `sample`,
+    /// from 0, or the most likely reply if `sample` is `None`.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -177,8 +177,8 @@ pub struct Writer<'a> {
 pub struct TextPlan {
     /// Maximum number of texts.
     pub n: usize,
-    /// Whether each text is a sample of its own request, as in the papers; else one reply lists
-    /// all.
+    /// Whether each text is a sample of its own request, as in the papers; else one reply lists all
+    /// texts.
     pub sampled: bool,
 }
 
@@ -284,8 +284,8 @@ impl Writer<'_> {
         Ok(Expansion::written(vec![text.to_owned()], explanations))
     }
 
-    /// Finds the entities of KAR, each once: those that the model names, in its order, then the
-    /// system's first node for the query, which represents the query itself.
+    /// Finds the entities of KAR, each once: the entities that the model names, in its order, then
+    /// the system's first node for the query, which represents the query itself.
     fn entities<S: Sources>(
         &self,
         query: &str,
@@ -304,9 +304,10 @@ impl Writer<'_> {
         Ok(nodes)
     }
 
-    /// Finds the node that the model describes: of the nodes of its type, the one with exactly the
-    /// name; else the nearest by embedding, ties by link strength, then by ascending id. If no node
-    /// is near, returns the strongest linked entity. An unknown type matches all types.
+    /// Finds the node that the model describes: a linked entity with the same name, ignoring case;
+    /// else the node nearest by embedding, ties by link strength, then by ascending id; else the
+    /// strongest linked entity. Only nodes of the described type match; an unknown type matches all
+    /// types.
     fn resolve<S: Sources>(
         &self,
         entity: &Json,
@@ -372,7 +373,7 @@ impl Writer<'_> {
         Ok((numbered(facts.into_iter().map(|pair| pair.1)), explanations))
     }
 
-    /// Describes the best `n` nodes that the system finds for a text by their documents.
+    /// Describes, by their documents, the best `n` nodes that the system finds for a text.
     fn found_documents<S: Sources>(
         &self,
         query: &str,
