@@ -18,7 +18,7 @@ use crate::{
 use agent_remote::Limits;
 
 /// Maximum number of requests of one list that are passed to the model at the same time; the model
-/// may send fewer at the same time.
+/// may send fewer at once.
 const AT_A_TIME: usize = 8;
 
 /// Settings with which one role sends its requests.
@@ -52,7 +52,7 @@ pub struct Llm {
 
 impl Llm {
     /// Creates a language model with the settings of every role. Replies are looked up in `stores`,
-    /// in this order, and stored in all of them; of the stored replies, only those in the first
+    /// in this order, and stored in all of them; of the stored replies, only replies in the first
     /// store can count as paid by this run. Once `stop` is set, no request is sent, but stored
     /// replies are still found.
     pub fn new(
@@ -103,8 +103,8 @@ impl Llm {
     }
 
     /// Returns the reply to a request, from a store or from the model. If several threads call this
-    /// with the same key at the same time, one of them asks the model and the others share its
-    /// result.
+    /// with the same key at the same time, one thread asks the model and the other threads share
+    /// its result.
     ///
     /// # Errors
     /// [`LlmError`] of the model, of a store or of the ledger; [`LlmError::Stopped`] if the reply

@@ -1,9 +1,9 @@
 //! Cassettes: replies recorded in a file, and a model that plays them back, so that a run can be
 //! reproduced exactly without a service.
 //!
-//! A cassette has one JSON object per line: a reply, and the key, role and model of its request and
-//! an excerpt of the request's last message. A cassette holds no credentials: requests have none,
-//! and credentials are removed from replies.
+//! A cassette has one JSON object per line: a reply, the key, role and model of its request, and an
+//! excerpt of the request's last message. A cassette holds no credentials: requests have none, and
+//! credentials are removed from replies.
 //!
 //! ```text
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
@@ -41,7 +41,7 @@ pub const EXCERPT_CHARS: usize = 200;
 /// Maximum number of recorded requests that are compared to find the one most similar to an
 /// unrecorded request.
 const COMPARED: usize = 2_000;
-/// How every line of a cassette begins.
+/// First bytes of every line of a cassette.
 const START: &[u8] = br#"{"key":""#;
 /// Number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
@@ -296,8 +296,8 @@ impl Cassette {
     }
 
     /// Finds the recorded request whose excerpt is most similar, by edit distance, to the excerpt
-    /// of an unrecorded request; looks only at requests of the same role, if there are any. Among
-    /// equally similar ones, returns that with the smallest key.
+    /// of an unrecorded request; looks only at requests of the same role, if there are any. Of
+    /// equally similar requests, returns the one with the smallest key.
     fn nearest(&self, role: &Role, excerpt: &str) -> Option<&RecordedExchange> {
         let same = self.lines.values().any(|line| line.role == *role);
         let candidates = self.lines.values().filter(|line| !same || line.role == *role);
@@ -315,7 +315,7 @@ impl Cassette {
         let excerpt = excerpt(request);
         let nearest = match self.nearest(&request.role, &excerpt) {
             Some(near) => format!(
-                "the most similar recorded request is {} of {} to {:?}: {:?}",
+                "the most similar recorded request is {} of role {} to model {:?}: {:?}",
                 near.short_key(),
                 near.role,
                 near.model,
@@ -324,8 +324,8 @@ impl Cassette {
             None => "no request is recorded".to_owned(),
         };
         LlmError::Unrecorded(format!(
-            "{} has no reply to this request of {} to {:?}: {excerpt:?}; {nearest}; record it with \
-             the same inputs and options",
+            "{} has no reply to this request of role {} to model {:?}: {excerpt:?}; {nearest}; record \
+             it with the same inputs and options",
             self.path.display(),
             request.role,
             request.model,

@@ -1,8 +1,8 @@
 //! Counts spending on language models, and enforces ceilings: the maximum spending of a run.
 //!
-//! Before a request is sent, its maximum cost is reserved: that of its estimated tokens and of the
-//! maximum number of tokens of its reply. The request is not sent if the sum of spending so far,
-//! other reservations and this maximum exceeds a ceiling.
+//! Before a request is sent, its maximum cost is reserved: the cost of its estimated tokens and of
+//! the longest reply that it allows. The request is not sent if the sum of spending so far, other
+//! reservations and this maximum exceeds a ceiling.
 
 use std::{
     collections::BTreeMap,
@@ -112,7 +112,7 @@ impl Tally {
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
-    /// Tallies of all replies that callers got, cached ones included, by model.
+    /// Tallies of all replies that callers got, including cached replies, by model.
     used: BTreeMap<String, Tally>,
     /// Maximum costs of the requests that are being sent.
     reserved: Vec<ReservedAmount>,
@@ -149,7 +149,7 @@ impl Ledger {
         Ledger { prices, ceilings, books: Mutex::default() }
     }
 
-    /// Counts a reply that this run paid for, in this process or in one before an interruption.
+    /// Counts a reply that this run paid for, in this process or before an interruption.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
         self.lock().add(role, model, usage);
     }
@@ -159,7 +159,8 @@ impl Ledger {
         self.lock().used.entry(model.to_owned()).or_default().add(usage);
     }
 
-    /// Returns what all replies counted by [`used`](Self::used) would have cost without caches.
+    /// Returns the spending on all replies counted by [`used`](Self::used), as if none had been
+    /// cached.
     pub fn total_used(&self) -> Spending {
         let books = self.lock();
         let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
@@ -192,9 +193,9 @@ impl Ledger {
         self.ceilings
     }
 
-    /// Reserves the maximum cost of a request: that of its estimated tokens and of the maximum
-    /// number of tokens of its reply. If a service counts more tokens than estimated, a ceiling can
-    /// still be exceeded.
+    /// Reserves the maximum cost of a request: the cost of its estimated tokens and of the longest
+    /// reply that it allows. If a service counts more tokens than estimated, a ceiling can still be
+    /// exceeded.
     ///
     /// # Errors
     /// [`LlmError::Budget`] if the request could exceed a ceiling; [`LlmError::NoPrice`] if a

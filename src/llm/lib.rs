@@ -26,7 +26,7 @@ pub mod services;
 pub mod settings;
 pub mod shared;
 
-// The scripted model is compiled into other crates as well, where it names this one.
+// The scripted model is compiled into other crates too, where it refers to this crate by this name.
 #[cfg(test)]
 extern crate self as agent_llm;
 

@@ -83,10 +83,11 @@ impl TokenLimit {
 /// How requests are written for a server, and how often they are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How the server is asked for a JSON reply; `None`: as usual for the provider if it is known,
-    /// else as [`JsonForm::Schema`].
+    /// How the server is asked for a JSON reply; `None`: the usual form of a known provider, else
+    /// [`JsonForm::Schema`].
     pub json: Option<JsonForm>,
-    /// Name of the parameter for the maximum number of tokens; `None`: the usual one of the host.
+    /// Name of the parameter for the maximum number of tokens; `None`: `max_completion_tokens` for
+    /// OpenAI's own host, else `max_tokens`.
     pub token_limit: Option<TokenLimit>,
     /// Maximum number of times that a request is sent again after an unusable reply.
     pub unusable_retries: u32,
@@ -178,7 +179,7 @@ impl OpenAi {
             Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {
                 Err(Failure::UnusableReply(reply::unread(request, error.to_string())))
             }
-            // A shorter request may succeed, so this is no failure of the service.
+            // A shorter request may succeed, so this is not a failure of the service.
             Err(error) if error.is_too_long() => Err(Failure::UnusableReply(UnusableReply {
                 reason: error.to_string(),
                 usage: Usage::default(),
@@ -233,7 +234,7 @@ impl OpenAi {
         if let Value::Object(chat) = serde_json::to_value(chat).map_err(wrong)? {
             body.extend(chat);
         }
-        // The library's type would round the temperature to 32 bits and send further digits.
+        // The library's type would round the temperature to 32 bits and send wrong trailing digits.
         if let Some(temperature) = request.temperature.filter(|_| dialect.takes_temperature) {
             body.insert("temperature".to_owned(), temperature.into());
         }

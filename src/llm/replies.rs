@@ -177,8 +177,8 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
     (fences, all_closed)
 }
 
-/// Splits a line that can open or close a fenced block, such as three backticks and `json`, into
-/// its mark, the number of marks and the rest of the line; `None` for other lines.
+/// Splits a line that can open or close a fenced block, such as three backticks and `json`. Returns
+/// the mark, the number of marks and the rest of the line; `None` for other lines.
 fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim();
     let mark = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
@@ -266,7 +266,7 @@ impl AskUsage {
         self.tokens_out += usage.tokens_out;
     }
 
-    /// Returns the sum of these numbers and those of `other`.
+    /// Returns the sum of `self` and `other`.
     pub fn and(self, other: AskUsage) -> AskUsage {
         AskUsage {
             requests: self.requests + other.requests,

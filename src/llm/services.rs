@@ -6,13 +6,13 @@ use crate::openai::JsonForm;
 /// A provider of language models.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownService {
-    /// Name before the model's name and a slash.
+    /// Name of the provider, before the slash in a model's name.
     pub name: &'static str,
     /// Address before `/chat/completions`.
     pub base_url: &'static str,
     /// Environment variable that holds the key.
     pub key_env: &'static str,
-    /// How JSON is requested, in the way that the provider supports for most of its models.
+    /// How to request JSON; the form that most models of the provider support.
     pub json: JsonForm,
 }
 
@@ -49,8 +49,8 @@ impl KnownService {
         self.base_url.starts_with("http://localhost")
     }
 
-    /// Splits a model's name into the provider that it begins with and the rest, which is the
-    /// provider's own name of the model; `None` if the name does not begin with a known provider.
+    /// Splits a model's name at its first slash into the provider and the provider's own name of
+    /// the model; `None` if the name does not begin with a known provider.
     pub fn split(model: &str) -> Option<(&'static KnownService, &str)> {
         let (name, rest) = model.split_once('/').filter(|(_, rest)| !rest.is_empty())?;
         Some((SERVICES.iter().find(|service| service.name == name)?, rest))

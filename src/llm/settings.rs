@@ -104,7 +104,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
-    /// Name of the model for all roles for which the file names no model.
+    /// Name of the default model, for roles without a model of their own.
     pub model: Option<String>,
     /// Name of the environment variable that holds the API key.
     pub key_env: Option<String>,
@@ -135,11 +135,11 @@ pub struct Settings {
 pub struct EmbedderSettings {
     /// Model of the embedder: `candle:DIR` or `openai:MODEL`.
     pub model: String,
-    /// Text put before every query; `None`: that of the model, if it has one.
+    /// Text put before every query; `None`: the model's own prefix, if any.
     pub query_prefix: Option<String>,
-    /// Text put before every document; `None`: that of the model, if it has one.
+    /// Text put before every document; `None`: the model's own prefix, if any.
     pub document_prefix: Option<String>,
-    /// Whether vectors are scaled to norm 1; `None`: they are.
+    /// Whether vectors are scaled to norm 1; `None`: yes.
     pub normalize: Option<bool>,
     /// Length of vectors to request from a service; `None`: the default length of the model.
     pub dimensions: Option<u32>,
@@ -194,8 +194,8 @@ fn default_limits() -> Limits {
 }
 
 impl Settings {
-    /// Parses the text of a settings file; `file` is the name of the file in messages. In the file,
-    /// only these `roles` may have settings.
+    /// Parses the text of a settings file; `file` is the name of the file in messages. Only `roles`
+    /// may have settings in the file.
     ///
     /// # Errors
     /// [`SettingsError`] for the first error found.
@@ -253,8 +253,8 @@ impl Settings {
     }
 
     /// Returns the settings with which each role sends its requests; settings that the file omits
-    /// have the defaults of the role. A role for which the file names no model uses `model` or, if
-    /// that is `None`, the file's model for all roles.
+    /// have the defaults of the role. A role without a model in the file uses `model` or, if that
+    /// is `None`, the file's default model.
     ///
     /// # Errors
     /// If some roles have no model: these roles, in the order of `specs`.

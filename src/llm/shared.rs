@@ -1,4 +1,4 @@
-//! The shared cache of replies: a reply that one run paid for costs later runs nothing.
+//! The shared cache of replies: later runs reuse replies that an earlier run paid for.
 //!
 //! The cache is a directory with one file per exchange, named by the key of its request:
 //! `ab/abcd...`. A file is written to a temporary name, synced and renamed, so that several
@@ -94,14 +94,14 @@ impl CacheSize {
     }
 }
 
-/// What the cache holds, in total and by model.
+/// Contents of the cache, in total and by model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Number and size of all files.
     pub all: CacheSize,
     /// Number and size of the files whose first line can be read, by model.
     pub models: BTreeMap<String, CacheSize>,
-    /// Number of the other files: unreadable or partial ones.
+    /// Number of unreadable or partial files.
     pub unreadable: u64,
 }
 
@@ -261,7 +261,7 @@ impl SharedCache {
                 if !is_key(&name) && !name.starts_with(UNFINISHED) {
                     continue;
                 }
-                // Another process may have removed it since.
+                // Another process may have removed the file since.
                 let Ok(metadata) = file.metadata() else { continue };
                 let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 entries.push(Entry { modified, path: file.path(), bytes: metadata.len() });

@@ -238,7 +238,7 @@ fn a_cassette_repeats_a_run_without_a_service() {
     let args = [&["--actor", "llm", "--seed", "77"][..], &replay].concat();
     let ran = optimize(&world, "http://127.0.0.1:9/v1", &other, &args);
     assert_eq!(ran.status, 1, "{}", ran.stderr);
-    assert!(ran.stderr.contains("has no reply to this request of categories"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no reply to this request of role categories"), "{}", ran.stderr);
 }
 
 #[test]

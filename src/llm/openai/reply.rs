@@ -19,7 +19,7 @@ const MAX_TOKENS: f64 = 1e9;
 pub(super) struct UnusableReply {
     /// What is wrong with the reply.
     pub(super) reason: String,
-    /// Number of tokens of request and reply, as the service counted them or estimated.
+    /// Number of tokens of request and reply, counted by the service or estimated.
     pub(super) usage: Usage,
     /// Whether another reply to the same request may be usable.
     pub(super) may_differ: bool,
@@ -84,7 +84,7 @@ pub(super) fn read(
     Err(UnusableReply { reason, usage, may_differ: !is_cut })
 }
 
-/// Parses the bytes of a reply as a JSON object; `Err` holds the reason if they are not one.
+/// Parses the bytes of a reply as a JSON object; `Err` holds the reason if that fails.
 fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     let text = text.trim_start_matches('\u{feff}').trim();

@@ -1,10 +1,11 @@
 //! Prompts for language models: templates in files, each with declared inputs, the form of the
 //! reply, and a maximum number of tokens (the budget).
 //!
-//! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a
-//! part after the line `## system` and a part after the line `## user`. `agent-prompts/README.md`
-//! describes the header. Templates are written in Jinja. Data passes through the filter `data`,
-//! which marks its beginning and end, so that a model can distinguish instructions from data.
+//! A file `agent-prompts/<role>/<name>.md` begins with a header in TOML between two lines `+++`.
+//! The system part follows the line `## system`, and the user part follows the line `## user`.
+//! `agent-prompts/README.md` describes the header. Templates are written in Jinja. Data passes
+//! through the filter `data`, which marks its beginning and end, so that a model can distinguish
+//! instructions from data.
 
 mod shrink;
 mod template;
@@ -89,8 +90,8 @@ pub struct Prompt {
     /// Name and JSON schema of the reply; `None` if the reply need not be JSON. The name has only
     /// letters, digits and underscores.
     pub schema: Option<(String, Value)>,
-    /// What was left out of the inputs to stay within the budget: one description per truncation,
-    /// in order; the question lists them at its end.
+    /// Truncations of the inputs to stay within the budget: one description each, in order; the
+    /// question lists them at its end.
     pub left_out: Vec<String>,
 }
 
@@ -130,7 +131,7 @@ pub enum PromptError {
     /// No prompt has the requested name; holds that name.
     #[error("there is no prompt {0:?}")]
     Unknown(String),
-    /// The inputs differ from those that the prompt declares, or are too long.
+    /// The inputs differ from the declared inputs of the prompt, or are too long.
     #[error("prompt {prompt}: {problem}")]
     Inputs {
         /// Name of the prompt.
@@ -260,8 +261,8 @@ impl Prompts {
 
     /// Renders a prompt; `inputs` is an object with exactly the declared names. If the estimated
     /// number of tokens (one per three bytes) exceeds the budget, cuts off the ends of the inputs
-    /// that the header lists in `shrink`, one input after the other, as little as possible. The
-    /// same inputs always give the same prompt.
+    /// in the header's list `shrink`: one input after the other, as little as possible. The same
+    /// inputs always give the same prompt.
     ///
     /// # Errors
     /// [`PromptError::Unknown`], [`PromptError::Inputs`], [`PromptError::TooLong`] if the inputs

@@ -66,7 +66,7 @@ pub(super) fn environment() -> Environment<'static> {
 }
 
 /// Puts a text between the marks `<data name="...">` and `</data>`; such marks in the text itself
-/// are made harmless.
+/// are escaped.
 fn data(text: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
     format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
@@ -166,7 +166,7 @@ impl Template {
         for path in &self.header.shrink {
             let input = path.split('.').next().unwrap_or_default();
             if !self.header.inputs.contains_key(input) {
-                return fail(1, format!("{path:?} is to be shortened but is not an input"));
+                return fail(1, format!("shrink names {path:?}, which is not an input"));
             }
         }
         let mut environment = environment();
@@ -220,7 +220,7 @@ impl Template {
     /// equal.
     ///
     /// # Errors
-    /// [`PromptError::File`] if they are not.
+    /// [`PromptError::File`] if they differ.
     pub(super) fn check_replaces(&self, other: &Template) -> Result<(), PromptError> {
         let (mine, theirs) = (&self.header, &other.header);
         let names = |header: &Header| header.inputs.keys().cloned().collect::<Vec<_>>();

@@ -150,7 +150,7 @@ fn type_error(types: &[Type]) -> String {
 }
 
 /// Returns the error of a value that is not among `variants`. Lists up to three variants; of four
-/// or more, the first two and the number of the others.
+/// or more, the first two and the number of further variants.
 fn enum_error(variants: &[Value]) -> String {
     let names: Vec<String> = variants.iter().map(Value::to_string).collect();
     let listed = match &names[..] {

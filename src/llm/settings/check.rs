@@ -27,7 +27,7 @@ pub(super) const OWN_PARAMETERS: [&str; 11] = [
 /// suggests.
 const MAX_DISTANCE: usize = 2;
 
-/// What a value in the settings file must look like.
+/// Expected shape of a value in the settings file.
 enum Shape {
     /// Any value except a table.
     Value,
@@ -95,8 +95,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Checks that the setting with the full name `key` has an allowed value: `holds` is whether it
-    /// has, and `expected` describes the allowed values.
+    /// Checks the value of the setting with the full name `key`: `holds` is whether the value is
+    /// allowed, and `expected` describes the allowed values.
     ///
     /// # Errors
     /// [`SettingsError::Value`] if `holds` is `false`.
@@ -135,8 +135,8 @@ pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Setting
     SettingsError::Syntax { file: file.to_owned(), line, message }
 }
 
-/// Checks that all settings in a file exist and that no value looks like an API key; only these
-/// `roles` may have settings. Returns the line number of each setting.
+/// Checks that all settings in a file exist and that no value looks like an API key; only `roles`
+/// may have settings. Returns the line number of each setting.
 ///
 /// # Errors
 /// [`SettingsError::Syntax`] if the text is not TOML; [`SettingsError::Unknown`] for a setting that
@@ -229,8 +229,8 @@ fn is_name_of_secret(name: &str) -> bool {
     whole.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
 }
 
-/// Whether a value looks like an API key: a text, or one in a list or directly in a table, that
-/// begins with `sk-` or `Bearer `.
+/// Whether a value looks like an API key: a text of 8 bytes or more that begins with `sk-` or
+/// `Bearer `, also in a list or directly in a table.
 fn holds_secret(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => {
