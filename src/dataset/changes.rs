@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::ids::digest;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
-/// What differs between an old and a new version of a base.
+/// Differences between an old and a new version of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Number of nodes that only the new version has.
@@ -84,7 +84,7 @@ impl Changes {
                 |node: NodeId| (new.contains(node) && same_type(node, node)).then_some(node);
             return (0..old.n_nodes()).map(new_node).collect();
         }
-        // A hash map, because looking up one key costs a search.
+        // A hash map is used, because each lookup of a key in a base is a search.
         let of = |kb: &Kb, node| digest(kb.type_name(kb.node_type(node)), &kb.key(node));
         let known: HashMap<[u8; 16], NodeId> =
             (0..new.n_nodes()).map(|node| (of(new, node), node)).collect();
@@ -112,8 +112,8 @@ fn edges_of(kb: &Kb, relation: &str) -> u64 {
     kb.tuples().iter().filter(|tuple| Some(tuple.relation) == id).map(|tuple| tuple.edges).sum()
 }
 
-/// Counts the edges of a relation in one base that the other base lacks. `to_other` maps nodes of
-/// the first base to nodes of the other.
+/// Counts the edges of a relation in the base `of` that the base `other` lacks. `to_other` maps
+/// nodes of `of` to nodes of `other`.
 fn missing(
     (of, relation): (&Kb, RelationId),
     (other, other_relation): (&Kb, RelationId),

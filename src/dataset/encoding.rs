@@ -1,10 +1,10 @@
 //! Detects the encoding of text files, and decodes them to UTF-8 while reading.
 //!
-//! A byte order mark decides. Without one, a file is UTF-16 if more than half of the first bytes at
-//! even positions, or of those at odd positions, are zero. Otherwise the lines outside ASCII
-//! decide: the file is UTF-8 unless most of these lines are invalid UTF-8. Then it is Latin-1 if an
-//! invalid line has a byte that cp1252 leaves undefined, else cp1252. Memory use is limited to one
-//! buffer.
+//! A byte order mark decides. Without a mark, a file is UTF-16 if more than half of the first bytes
+//! at even positions, or more than half of the first bytes at odd positions, are zero. Otherwise
+//! the lines outside ASCII decide. The file is UTF-8 unless most of these lines are invalid UTF-8.
+//! If most are invalid, the file is Latin-1 if an invalid line has a byte that cp1252 leaves
+//! undefined, else cp1252. Memory use is limited to one buffer.
 
 use std::{
     fmt,
@@ -83,8 +83,8 @@ impl Encoding {
         let mut line = Vec::new();
         while {
             line.clear();
-            // A longer line counts as several. A character cut between two of them makes the second
-            // one wrong.
+            // A longer line counts as several lines. A character that is cut between two pieces
+            // makes the second piece invalid.
             (&mut *text).take(MAX_PIECE_BYTES).read_until(b'\n', &mut line)? > 0
         } {
             if line.is_ascii() {
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Encoding {
 pub(crate) struct Decoder<R> {
     text: R,
     encoding: Encoding,
-    /// Decoded bytes; the caller has read those before the index `at`.
+    /// Decoded bytes; the caller has read the bytes before the index `at`.
     decoded: Vec<u8>,
     at: usize,
     /// First byte of a UTF-16 code unit whose second byte has not been read yet.

@@ -55,8 +55,8 @@ pub enum DatasetError {
         /// The error of reading or unpacking.
         source: io::Error,
     },
-    /// The labelled questions cannot be replaced by synthetic ones, because the base has the user's
-    /// own labels.
+    /// The labelled questions cannot be replaced by synthetic questions, because the base has the
+    /// user's own labels.
     #[error(
         "\"{name}\" has {n} labelled questions, which are never replaced; write the new ones \
          elsewhere with --to DIR"
@@ -84,8 +84,8 @@ pub enum DatasetError {
         /// What the update would lose, such as `7 of 10 nodes`.
         loss: String,
     },
-    /// The data cannot be imported: they are in no known format, a file is missing, too large or
-    /// invalid, or the base does not take them. Says what is wrong where, and the remedy.
+    /// The data cannot be imported: the format is unknown, a file is missing, too large or invalid,
+    /// or the base refuses the data. Holds a message with place, fault and remedy.
     #[error("{0}")]
     BadInput(String),
     /// A base name has invalid characters or is too long.
@@ -109,7 +109,7 @@ pub enum DatasetError {
         /// suggest.
         nearest: Option<String>,
     },
-    /// A base with that name is installed and was not to be replaced.
+    /// A base with that name is installed, and the caller did not ask to replace it.
     #[error("dataset \"{name}\" is already installed; remove or replace it")]
     AlreadyInstalled {
         /// Name of the installed base.
@@ -147,7 +147,7 @@ pub enum DatasetError {
     Stopped,
 }
 
-/// Returns the number of the line (from 1) that holds the byte with an offset.
+/// Returns the number (from 1) of the line that holds the byte at `offset`.
 pub(super) fn line_at(text: &str, offset: usize) -> u64 {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count() as u64
 }
@@ -193,7 +193,7 @@ impl DatasetError {
         DatasetError::BadInput(format!("{}: {message}", location_text(path, line)))
     }
 
-    /// Returns the error for a nodes file, or for other data, without a node.
+    /// Returns the error for data without nodes.
     pub(super) fn no_nodes(path: &Path) -> DatasetError {
         DatasetError::BadInput(format!("{} holds no nodes; write at least one", path.display()))
     }
@@ -226,8 +226,8 @@ impl DatasetError {
     }
 }
 
-/// Returns a parser's message; cuts out the middle of a message of more than [`MAX_REASON_CHARS`]
-/// characters, because its end may list what is allowed.
+/// Returns a parser's message. The middle of a message of more than [`MAX_REASON_CHARS`] characters
+/// is cut out; the end stays, because it may list the allowed values.
 fn without_middle(reason: &str) -> String {
     let (n, half) = (reason.chars().count(), MAX_REASON_CHARS / 2);
     if n <= MAX_REASON_CHARS {
@@ -258,7 +258,8 @@ pub enum ProblemKind {
     UnknownKey,
     /// A node id is repeated.
     DuplicateId,
-    /// Node ids are numbers, and one or more are skipped between the previous node and this one.
+    /// Node ids are numbers, and at least one number is skipped between the previous node and this
+    /// node.
     MissingId,
     /// A type, relation or field name that is empty or too long, or a type or relation name with
     /// control characters.
@@ -273,7 +274,7 @@ pub enum ProblemKind {
     UnknownNode,
     /// The list of answers cannot be read or is empty.
     BadAnswers,
-    /// An answer that is not a node of the base.
+    /// An answer is not a node of the base.
     UnknownAnswer,
     /// A question has no words.
     EmptyQuery,
@@ -421,22 +422,22 @@ impl Fault {
         self
     }
 
-    /// Says whether another problem probably caused this one.
+    /// Sets whether another problem probably caused this one.
     pub(super) fn following(self, is_consequence: bool) -> Fault {
         Fault { is_consequence, ..self }
     }
 }
 
-/// Why a line or a row yields nothing.
+/// Why a line or a row is not used.
 pub(super) enum LineError {
-    /// It has a fault, which becomes a problem; the import goes on.
+    /// The line has a fault, which becomes a problem; the import goes on.
     Fault(Fault),
     /// The import ends.
     Fatal(DatasetError),
 }
 
 impl LineError {
-    /// Changes the fault, if it is one.
+    /// Changes the fault; a fatal error stays as it is.
     pub(super) fn map(self, change: impl FnOnce(Fault) -> Fault) -> LineError {
         match self {
             LineError::Fault(fault) => LineError::Fault(change(fault)),
@@ -492,7 +493,8 @@ impl Problems {
     }
 
     /// Adds a problem. The caller skips the invalid line. A lenient import reports consequences of
-    /// other problems like these; a strict import summarises them in one line per file and kind.
+    /// other problems like any other problem; a strict import summarises them in one line per file
+    /// and kind.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
         let Fault { kind, message, excerpt, mut hint, is_consequence } = fault;
         if is_consequence && !self.lenient {
@@ -515,7 +517,8 @@ impl Problems {
         }
     }
 
-    /// Returns what was read of a line; adds a problem and returns `None` if the line has a fault.
+    /// Returns the value read from a line; adds a problem and returns `None` if the line has a
+    /// fault.
     pub(super) fn ok<T>(
         &mut self,
         file: &Path,

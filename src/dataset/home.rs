@@ -53,8 +53,8 @@ const MAX_RECORD_BYTES: u64 = 8 << 20;
 const STAGING_PREFIX: &str = ".new-";
 /// Name of the file in a staging directory that the running import keeps locked.
 const ALIVE_FILE: &str = ".alive";
-/// Minimum Jaro-Winkler similarity (0 to 1) of an installed name for it to be suggested in place of
-/// an unknown one.
+/// Minimum Jaro-Winkler similarity (0 to 1) between an unknown name and the installed name that the
+/// error suggests.
 const MIN_SIMILARITY: f64 = 0.7;
 /// Maximum number of attempts to read the current version of a base while another process replaces
 /// it.
@@ -121,7 +121,7 @@ impl BaseRecord {
         if record.format_version != FORMAT_VERSION {
             let found = record.format_version;
             let message =
-                format!("it has format {found}, this program reads format {FORMAT_VERSION}");
+                format!("it has format {found}, but this program reads format {FORMAT_VERSION}");
             return Err(damaged(&message));
         }
         let digest = record.own_digest().map_err(|error| damaged(&error))?;
@@ -286,7 +286,7 @@ impl Home {
         &self.path
     }
 
-    /// Returns the directory of the base with a name, whether or not it is installed.
+    /// Returns the directory of the base `name`, whether or not the base is installed.
     ///
     /// # Errors
     /// [`DatasetError::BadName`] if the name is not valid.
@@ -349,7 +349,7 @@ impl Home {
     }
 
     /// Makes a version of a base current, atomically, and removes the versions before the
-    /// previously current one. Does nothing if that version or a later one is already current.
+    /// previously current one. Does nothing if that version or a later version is already current.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`],
@@ -367,8 +367,8 @@ impl Home {
     }
 
     /// Installs the base in the directory `dir` by renaming the directory, which must be on the
-    /// same file system as the home. If `replace`, an installed base of that name is removed with
-    /// all its versions. Reads only `base.json`.
+    /// same file system as the home. If `replace` is set, an installed base of that name is removed
+    /// with all its versions. Reads only `base.json`.
     ///
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if the record is invalid,
@@ -517,7 +517,7 @@ fn last_version(path: &Path) -> Result<u32, DatasetError> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
-/// Removes the versions whose numbers are in `range`, except those that a reader holds. Failures
+/// Removes the versions whose numbers are in `range`, except versions that a reader holds. Failures
 /// are ignored; a later call tries again.
 fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
     for version in versions(path)?.into_iter().filter(|version| range.contains(version)) {
@@ -590,8 +590,8 @@ pub(super) struct Staging {
     pub(super) home: Home,
     pub(super) name: String,
     target: PathBuf,
-    /// Whether to publish the next version of an installed base of that name that has an index,
-    /// instead of replacing that base.
+    /// If a base of that name is installed and has an index: whether to publish its next version
+    /// instead of replacing the base.
     as_next_version: bool,
     dir: TempDir,
     /// Lock file, locked while this process lives. A staging directory whose file is not locked was

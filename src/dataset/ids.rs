@@ -72,7 +72,7 @@ fn is_less(left: &str, right: &str) -> bool {
     }
 }
 
-/// Returns a digest of a key and its space, which replaces the two in hash maps.
+/// Returns a digest of a space and a key, which stands for both in hash maps.
 pub(super) fn digest(space: &str, key: &str) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(space.len() as u64).to_le_bytes());
@@ -88,7 +88,7 @@ pub(super) enum AnswerIds<'a> {
     Numbers(u32),
     /// By node key in this base.
     Keys(&'a Kb),
-    /// By node number in the previous version of the base. The slice maps each of those numbers to
+    /// By node number in the previous version of the base. The slice maps each previous number to
     /// the node's number in this version; an answer whose node was removed (`None`) is omitted.
     Moved(&'a [Option<NodeId>]),
 }
@@ -109,7 +109,7 @@ impl<'a> AnswerIds<'a> {
     /// answer is returned as well.
     ///
     /// # Errors
-    /// The fault of an invalid list, or of a list none of whose answers is a node.
+    /// The fault of an invalid list, or of a list in which no answer is a node.
     pub(super) fn parse(self, text: &str) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
         let items = items(text)?;
         let (mut answers, mut unknown) = (Vec::with_capacity(items.len()), None);
@@ -222,7 +222,7 @@ pub enum IdError {
         /// What ids of the base look like, such as `ids are 0 to 99`.
         like: String,
     },
-    /// Several nodes have the id, and none of them or more than one of them is a candidate.
+    /// Several nodes have the id, and not exactly one of them is a candidate.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
         /// The id, shortened for display.
@@ -234,8 +234,8 @@ pub enum IdError {
     },
 }
 
-/// Returns all nodes with an id of the user's data, ascending: the nodes with that key or, if no
-/// node has the key and the id has the form `type:key`, the nodes of that type with that key. Time:
+/// Returns all nodes with an id of the user's data, ascending: the nodes with that key. If there
+/// are none and the id has the form `type:key`, returns the nodes of that type with that key. Time:
 /// O(log n) for n nodes.
 pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     let mut nodes = kb.nodes_of_key(id);
@@ -249,8 +249,8 @@ pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     nodes
 }
 
-/// Returns the node with an id of the user's data: the only node with that id or, among several,
-/// the only one that is a candidate. An id `type:key` selects the node of that type.
+/// Returns the node with an id of the user's data: the only node with that id or, of several nodes,
+/// the only candidate. An id `type:key` selects the node of that type.
 ///
 /// # Errors
 /// [`IdError`] if no node, or more than one, matches.

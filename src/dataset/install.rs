@@ -87,7 +87,7 @@ pub struct ImportReport {
     /// all questions.
     pub loss: Option<String>,
     /// Number of questions kept from the previous version, and number of questions dropped because
-    /// none of their answers exists any more.
+    /// all their answers were removed.
     pub kept_questions: Option<(u64, u64)>,
     /// Number of duplicate edges dropped.
     pub duplicate_edges: u64,
@@ -123,7 +123,7 @@ impl Watch<'_> {
     }
 }
 
-/// Type, name and details of a node, whatever the format of its file.
+/// Type, name and details of a node, independent of the input format.
 pub(super) struct Content<'a> {
     pub(super) node_type: &'a str,
     pub(super) name: &'a str,
@@ -140,7 +140,7 @@ pub(super) struct GraphWriter {
 }
 
 impl GraphWriter {
-    /// Writes a node with its document; either all nodes have keys or none.
+    /// Writes a node with its document. Either all nodes of a base have keys, or no node has.
     pub(super) fn push_node(
         &mut self,
         key: Option<&str>,
@@ -195,8 +195,8 @@ pub(super) struct Install {
     pub(super) repairs: Vec<Repair>,
     /// Whether invalid lines yielded no node. An unknown id may then refer to such a line.
     pub(super) lost_nodes: bool,
-    /// Whether the templates are those of the previous version: they were checked before, and stay
-    /// if the last node of their type is deleted.
+    /// Whether the templates come from the previous version. Such templates are not checked again,
+    /// and stay even if the last node of their type is deleted.
     pub(super) keeps_templates: bool,
     pub(super) staging: Staging,
     /// Number of values stored as the text that Python prints for them, because they have no

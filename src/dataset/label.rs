@@ -16,7 +16,7 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Name of the column that says where a question comes from.
+/// Name of the column with the origin of a question.
 const SOURCE: &str = "source";
 /// Value of the column `source` for questions that were generated, not labelled by people.
 pub const SYNTHETIC: &str = "synthetic";

@@ -1,5 +1,5 @@
-//! Imports datasets into a home directory and opens installed ones. Does not depend on indexes or
-//! on question answering.
+//! Imports datasets into a home directory and opens installed datasets. Does not depend on indexes
+//! or on question answering.
 //!
 //! # Input: the neutral format
 //!
@@ -48,7 +48,7 @@
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
 //! | [`MAX_LINE_BYTES`] | bytes, unpacked | 64 MiB | one line is held in memory |
-//! | [`MAX_FILE_BYTES`] | bytes, unpacked | 256 GiB | a small packed file can unpack to anything |
+//! | [`MAX_FILE_BYTES`] | bytes, unpacked | 256 GiB | a small packed file can unpack to any size |
 //! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |

@@ -60,8 +60,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens whichever of `dir/file`, `dir/file.gz` and `dir/file.zst` exists; `None` if none
-    /// exists.
+    /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`, whichever exists; `None` if there is no
+    /// such file.
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if several exist; [`DatasetError::Io`].
@@ -77,7 +77,7 @@ impl Lines {
         Lines::open(&dir.join(first), MAX_LINE_BYTES).map(Some)
     }
 
-    /// Opens a UTF-8 file, or a packed one; a line of more than `max_line` bytes is returned as
+    /// Opens a UTF-8 file, which may be packed; a line of more than `max_line` bytes is returned as
     /// [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
         Lines::open_as(path, max_line, Encoding::Utf8)

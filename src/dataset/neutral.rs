@@ -91,7 +91,7 @@ struct DatasetToml {
     candidate_types: Vec<String>,
     language: Option<Languages>,
     templates: BTreeMap<String, String>,
-    /// The section `[sample]`, which says how a generated base was made; ignored.
+    /// The section `[sample]`, which records how a generated base was made; ignored.
     #[serde(rename = "sample")]
     _sample: IgnoredAny,
 }
@@ -148,8 +148,8 @@ enum Naming {
 /// Name of the only key space, which all node types share.
 const KEY_SPACE: &str = "";
 
-/// Writes all nodes; returns how ids identify nodes. Notes in `install` whether a line yielded no
-/// node; an unknown id may then refer to such a line.
+/// Writes all nodes; returns how ids identify nodes. Sets `install.lost_nodes` if a line yielded no
+/// node, because an unknown id may refer to such a line.
 fn read_nodes(
     mut lines: Lines,
     install: &mut Install,
@@ -171,7 +171,7 @@ fn read_nodes(
                     ProblemKind::BadJson => true,
                     // The node exists.
                     ProblemKind::DuplicateId => false,
-                    // Another node takes the number of an invalid one.
+                    // A filler node takes the number of an invalid node.
                     _ => matches!(naming, Some(Naming::Keys(_))),
                 };
                 fault.with_excerpt(text)
@@ -243,7 +243,7 @@ fn push_numbered(
         return Err(DatasetError::bad_input(path, message).into());
     }
     for missing in expected..id {
-        let message = format!("id {missing} is missing, this line has id {id}");
+        let message = format!("id {missing} is missing: this line has id {id}");
         let fault = Fault::new(ProblemKind::MissingId, message, hint);
         install.problems.add(path, number, fault.following(install.lost_nodes));
         push_filler(install)?;
@@ -343,8 +343,8 @@ fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<Nod
         Naming::Numbers => {
             let number = id.parse().map_err(|_| {
                 let message =
-                    format!("the id {id:?} is not a number, unlike those of {nodes_file}");
-                let hint = "use the ids of the nodes, or write those as texts too";
+                    format!("the id {id:?} is not a number, unlike the ids in {nodes_file}");
+                let hint = "use the ids of the nodes, or write the nodes' ids as texts too";
                 Fault::new(ProblemKind::BadId, message, hint)
             })?;
             in_range(number, n_nodes)

@@ -14,10 +14,9 @@ use std::{
 use crate::{Base, DatasetError, Home, queries::TEST_FILES};
 use agent_ground::files;
 
-/// Name of the directory, in the home directory, of the files with the numbers of openings.
+/// Name of the directory in the home directory that holds the counts of openings.
 const DIRECTORY: &str = "openings";
-/// Maximum number of bytes read from a file with a number of openings; a `u64` has at most 20
-/// digits.
+/// Maximum number of bytes read from the file of a count; a `u64` has at most 20 digits.
 const MAX_BYTES: u64 = 64;
 
 impl Home {

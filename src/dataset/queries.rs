@@ -28,7 +28,7 @@ pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 /// Name of the file of all queries, except human queries, which have ids of their own.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
-/// Name of the file of human queries; their ids are independent of those in `qa.csv`.
+/// Name of the file of human queries; their ids are independent of the ids in `qa.csv`.
 const HUMAN_FILE: &str = "human.csv";
 /// Required columns of a query file.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
@@ -252,13 +252,13 @@ fn parse_strictly(
     ids: AnswerIds<'_>,
 ) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut problems = Problems::new(false);
-    // A longer question fails alone, when it is searched.
+    // No limit on length here: a question that is too long fails alone, when it is searched.
     let parsed = parse_queries(path, bytes, (ids, false), usize::MAX, &mut problems)?;
     problems.finish()?;
     Ok(parsed.queries)
 }
 
-/// Loads all queries of a base, including the test split, for summaries and to find out whether the
+/// Loads all queries of a base, including the test split, for summaries and to check whether the
 /// base has labels of its own.
 pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut queries = Vec::new();
@@ -297,8 +297,8 @@ struct QueryFile {
     lost: bool,
 }
 
-/// Parses a query file and adds a problem for each invalid row, such as one with a question of more
-/// than `max_bytes` bytes. `lost` says whether some lines of the imported data yielded no node.
+/// Parses a query file and adds a problem for each invalid row, such as a row with a question of
+/// more than `max_bytes` bytes. `lost`: whether some lines of the imported data yielded no node.
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
@@ -460,7 +460,8 @@ pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// Whether the split `test-0.1` is the first tenth of the test split because it has no file.
+    /// Whether the split `test-0.1` was derived: without a file of its own, it is the first tenth
+    /// of the test split.
     pub(super) derived_tenth: bool,
     /// The queries of all query files.
     pub(super) labelled: Vec<LabelledQuery>,
@@ -505,8 +506,8 @@ impl QuerySources {
     }
 }
 
-/// Checks the query files that exist and writes normalised copies to the directory `target`. `lost`
-/// says whether some lines of the imported data yielded no node.
+/// Checks the query files that exist and writes normalised copies to the directory `target`.
+/// `lost`: whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,

@@ -30,9 +30,9 @@ const MAX_PLACEHOLDERS: usize = 1_000;
 /// Separator between list items on one line.
 const SEPARATOR: &str = "; ";
 
-/// Renders one field value: a string unchanged; a list of short items, or an object, on one line
-/// joined by `"; "`; a list with a long item with one item per line. Null and empty values give an
-/// empty text.
+/// Renders one field value. A string stays unchanged. A list of short items, or an object, is
+/// joined by `"; "` on one line; a list with a long item has one item per line. Null and empty
+/// values give an empty text.
 pub fn render_field(value: &Value) -> String {
     let mut text = String::new();
     match value {

@@ -12,12 +12,12 @@ const EXAMPLES: usize = 10;
 /// Maximum number of edge kinds (relation and types of both ends) for which the edges per node are
 /// counted; counting one kind visits all nodes of a type.
 const MAX_COUNTED: usize = 500;
-/// A label is also rare if its number of uses is at most this share of that of a similar label.
+/// A label is also rare if it has at most this share of the uses of a similar label.
 const RARE_SHARE: f64 = 0.01;
 /// Maximum number of uses of a rare label; a similar label must have at least twice as many uses.
 const RARE: u64 = 3;
-/// Maximum number of labels that are compared with one another; if there are more, the most
-/// frequent are compared.
+/// Maximum number of labels that are compared with one another; if there are more labels, only the
+/// most frequent are compared.
 const MAX_COMPARED: usize = 1_000;
 
 /// Summary of the types, relations, questions and likely mistakes of a base.
@@ -25,17 +25,17 @@ const MAX_COMPARED: usize = 1_000;
 pub struct Summary {
     /// Summary of each node type, the type with the most nodes first.
     pub types: Vec<TypeSummary>,
-    /// Summary of each relation between two types, the one with the most edges first.
+    /// Summary of each relation between two types, most edges first.
     pub relations: Vec<RelationSummary>,
     /// Rare type and relation names that are one typo away from a more frequent name.
     pub typos: Vec<Typo>,
     /// Number of labelled questions.
     pub questions: u64,
-    /// Questions none of whose answers is a candidate, so that no ranking can contain an answer;
+    /// Questions without an answer that is a candidate, so that no ranking can contain an answer;
     /// ids are query ids.
     pub unanswerable: Examples,
-    /// Questions with an answer that is a candidate and one that is not; scores ignore the latter.
-    /// Ids are query ids.
+    /// Questions with some answers that are candidates and some that are not; scores ignore answers
+    /// that are not candidates. Ids are query ids.
     pub partly_unanswerable: Examples,
 }
 
@@ -91,7 +91,7 @@ pub struct Typo {
     pub similar_to: String,
 }
 
-/// A number of nodes or questions, with the ids of the first ones.
+/// A number of nodes or questions, with the ids of the first ten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Examples {
     /// Number of nodes or questions.

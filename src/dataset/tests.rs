@@ -188,7 +188,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "nodes.jsonl",
         "{\"id\": 0, \"type\": \"a\", \"name\": \"x\"}\n{\"id\": 2, \"type\": \"a\", \"name\": \"x\"}\n",
-        ":2: id 1 is missing, this line has id 2; number the nodes 0, 1, 2, ... in file order",
+        ":2: id 1 is missing: this line has id 2; number the nodes 0, 1, 2, ... in file order",
     ),
     (
         "nodes.jsonl",
@@ -241,7 +241,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "edges.tsv",
         "src_id\trelation\tdst_id\nx\twrote\t4\n",
-        ":2: the id \"x\" is not a number, unlike those of nodes.jsonl; use the ids",
+        ":2: the id \"x\" is not a number, unlike the ids in nodes.jsonl; use the ids",
     ),
     ("edges.tsv", "src_id\trelation\tdst_id\n1\t\t2\n", ":2: relation name of 0 bytes"),
     (

@@ -4,7 +4,7 @@
 //! | triple | becomes |
 //! | --- | --- |
 //! | `rdf:type` | the type of the subject: the last part of the object's address; only the first type counts |
-//! | literal, and the last part of the predicate is `label`, `prefLabel`, `name` or `title` | the name of the subject: English or untagged before other languages, then in this order of predicates, then the first; other English names become fields, other names are dropped |
+//! | literal, and the last part of the predicate is `label`, `prefLabel`, `name` or `title` | the name of the subject. The best name is English or untagged, then the first in this order of predicates, then the first in the file. Other English names become fields; names in other languages are dropped |
 //! | other literal | a field of the subject, named by the last part of the predicate |
 //! | object is an address or a blank node | an edge, named by the last part of the predicate |
 //!

@@ -8,13 +8,14 @@
 //! file of ids      one id a line, as ID or TYPE:ID; the node is deleted with all its edges
 //! ```
 //!
-//! A node with the type and id of a node of the base replaces it, with its name, document and
-//! fields; any other node is added behind those of the base. For each relation that a line names,
-//! its targets become all targets of the node; other edges stay. Nodes keep their order, so the new
-//! version equals an import of the changed data. Documents have the templates of the base.
+//! A node with the type and id of a node of the base replaces that node's name, document and
+//! fields; any other node is added after the nodes of the base. For each relation that a line
+//! names, the given targets replace all targets of the node; other edges stay. Nodes keep their
+//! order, so the new version equals an import of the changed data. Documents are rendered with the
+//! templates of the base.
 //!
-//! In a base whose ids are node numbers, a deletion makes the ids keys, so that every other node
-//! keeps its id.
+//! In a base whose ids are node numbers, a deletion turns the ids into keys, so that every other
+//! node keeps its id.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -43,12 +44,12 @@ const WITH_TYPE: &str = "write the type before it, as in ticket:7";
 /// Number of nodes between two progress reports and checks of the stop flag.
 const NODES_PER_REPORT: u32 = 4096;
 
-/// The files that say what changes.
+/// Files with the changes.
 #[derive(Clone, Debug, Default)]
 pub struct Upsert {
-    /// Nodes to replace or add, one JSON object a line.
+    /// Nodes to replace or add, one JSON object per line.
     pub nodes: Option<PathBuf>,
-    /// Ids of nodes to delete, one a line.
+    /// Ids of nodes to delete, one per line.
     pub deleted: Option<PathBuf>,
 }
 
@@ -75,8 +76,9 @@ fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
 
 /// Makes the next version of base `name` of `home` by changing single nodes of its current version.
 ///
-/// Calls `on_progress` and checks `stop` several times per second. Time: that of reading and writing
-/// the base once. Memory: the lines of the files of changes, besides that of an import.
+/// Calls `on_progress` and checks `stop` several times per second. Time: linear in the size of the
+/// base, which is read and written once. Memory: as for an import, plus the lines of the files of
+/// changes.
 ///
 /// # Errors
 /// Any [`DatasetError`]; the installed base is then unchanged. All problems of the files are
@@ -93,8 +95,8 @@ pub fn import_upsert(
     let served = home.get(name)?;
     if served.record.stark.is_some() {
         return Err(DatasetError::BadInput(format!(
-            "\"{name}\" has documents in the form of the STaRK benchmark, which single nodes cannot \
-             get; change its files, and give them with --from"
+            "\"{name}\" has documents in the form of the STaRK benchmark, so single nodes cannot be \
+             changed; change its files, and give them with --from"
         )));
     }
     let kb = Kb::open(&served.kb_dir())?;
@@ -107,7 +109,7 @@ pub fn import_upsert(
     install.graph.templates.clone_from(&served.record.templates);
     install.keeps_templates = true;
     install.meta = meta(&kb, &served);
-    // There are none, so the questions of the previous version are kept.
+    // This directory has no question files, so the questions of the previous version are kept.
     install.questions = QuerySources::in_dir(&install.staging.kb_dir());
     let written = Written::write(&kb, (changes, &deleted), path, &mut install, &mut watch)?;
     written.write_edges(path, &mut install, &mut watch)?;
@@ -185,8 +187,7 @@ fn read(
     Ok((changes, deleted))
 }
 
-/// Calls `read` with each line that is not empty and its number; adds the faults that it returns to
-/// `problems`.
+/// Calls `read` with each nonempty line and its number; adds the returned faults to `problems`.
 fn each_line(
     path: Option<&Path>,
     problems: &mut Problems,
@@ -236,16 +237,17 @@ impl Change {
 /// The nodes of the new version.
 struct Written<'a> {
     kb: &'a Kb,
-    /// For each node of the previous version, its number in the new one; `None` if it is deleted.
+    /// For each node of the previous version, its number in the new version; `None` if the node is
+    /// deleted.
     moved: Vec<Option<NodeId>>,
-    /// The replaced nodes, then the added ones, with their numbers, ascending.
+    /// The replaced nodes, then the added nodes, each with its number; numbers ascend.
     changed: Vec<(NodeId, Change)>,
-    /// Places of the added nodes in `changed`, by id.
+    /// Positions of the added nodes in `changed`, by id.
     added: HashMap<String, Vec<usize>>,
 }
 
 impl<'a> Written<'a> {
-    /// Writes all nodes: those of the previous version in their order, then those that are new.
+    /// Writes all nodes: the nodes of the previous version in their order, then the new nodes.
     fn write(
         kb: &'a Kb,
         (changes, deleted): (Vec<Change>, &HashSet<NodeId>),
@@ -292,13 +294,13 @@ impl<'a> Written<'a> {
             change.push(is_keyed.then_some(&change.key), path, install)?;
             changed.push((number, change));
         }
-        // Without an invalid node, the numbers of those behind it would be wrong.
+        // An invalid node is not written, so the numbers of the nodes after it would be wrong.
         std::mem::replace(&mut install.problems, Problems::new(false)).finish()?;
         Ok(Written { kb, moved, changed, added })
     }
 
-    /// Writes all edges: those of the previous version that stay, then those that the file of nodes
-    /// states.
+    /// Writes all edges: the edges of the previous version that stay, then the edges in the file of
+    /// nodes.
     fn write_edges(
         &self,
         path: &Path,
@@ -341,13 +343,13 @@ impl<'a> Written<'a> {
         Ok(())
     }
 
-    /// Returns the number in the new version of a node of the previous one.
+    /// Returns the new number of a node of the previous version; `None` if the node is deleted.
     fn number(&self, node: NodeId) -> Option<NodeId> {
         self.moved.get(node as usize).copied().flatten()
     }
 
-    /// Finds the node to which an edge leads. Among several with the id, it is the one whose type
-    /// the relation already leads to from nodes of this type.
+    /// Finds the node to which an edge leads. Of several nodes with the id, returns the node whose
+    /// type the relation already leads to from nodes of the type `from`.
     fn target(&self, from: &str, relation: &str, id: &str) -> Result<NodeId, Fault> {
         let kb = self.kb;
         let mut found = self.nodes_of(id);
@@ -375,8 +377,8 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Returns the nodes of the new version with an id, with their types; if there are none, those
-    /// with an id of the form `type:id`.
+    /// Returns the nodes of the new version that have the id `id`, with their types; if there are
+    /// none, reads `id` as `type:id`.
     fn nodes_of(&self, id: &str) -> Vec<(NodeId, &str)> {
         let kb = self.kb;
         let old = |node: NodeId| Some((self.number(node)?, kb.type_name(kb.node_type(node))));

@@ -3,7 +3,7 @@
 //!
 //! An [`Aspect`] is one kind of property, such as material or method, with its values; each value
 //! is a set of synonyms. A document states a fact in one wording, and a question often uses
-//! another. Which nodes are answers depends on the facts only.
+//! another. The answers depend on the facts only.
 
 use serde::Deserialize;
 
@@ -17,8 +17,8 @@ pub(super) const NO_FACT: u8 = u8::MAX;
 /// Share of facts, in per cent, drawn from the few values typical of the node's theme instead of
 /// from all values.
 const TYPICAL: usize = 35;
-/// Share of statements, in per cent, that use a value's first synonym; the others use a random
-/// synonym.
+/// Share of statements, in per cent, that use a value's first synonym; other statements use a
+/// random synonym.
 const USUAL_WORDING: usize = 45;
 /// Number of values of an aspect that are typical of one theme.
 const N_TYPICAL: usize = 3;
@@ -93,7 +93,8 @@ impl Facts {
             let theme = world.theme(node_type, index) as usize;
             for (column, aspect) in aspects.iter().enumerate() {
                 let n_values = aspect.values.len();
-                // All draws are made before deciding, so that one aspect does not disturb the next.
+                // All draws are made in any case, so that one aspect does not change the draws of
+                // the next.
                 let present = stream.percent(aspect.share);
                 let typical = stream.percent(TYPICAL);
                 let (near, far) = (stream.below(N_TYPICAL), stream.below(n_values));

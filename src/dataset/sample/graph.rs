@@ -22,11 +22,11 @@ const INSIDE_THEME: usize = 75;
 const DENSITY_LIMIT: f64 = 0.025;
 /// Maximum degree of a node, as a share of the nodes that can be drawn.
 const HUB_LIMIT: f64 = 0.25;
-/// Maximum number of draws per wanted edge; more than one is needed because popular nodes are drawn
-/// repeatedly.
+/// Maximum number of draws per wanted edge; an edge may need several draws, because popular nodes
+/// are drawn repeatedly.
 const DRAWS_PER_EDGE: usize = 4;
 /// Maximum number of rounds that add missing edges, at scales of at least 1. The wanted number of
-/// edges is that of the benchmark times the scale.
+/// edges is the benchmark's number times the scale.
 const TOP_UPS: u64 = 20;
 /// Minimum number of stored edges of a tuple (source type, relation, target type) in a small base,
 /// so that rare relations stay usable; fewer if the tuple has fewer at scale 1.

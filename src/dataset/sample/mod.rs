@@ -10,8 +10,8 @@
 //! have certain facts. Neither part suffices alone: many nodes share the facts, and no document
 //! names the relation.
 //!
-//! Of other modules, uses [`agent_kb::metapath`] to follow metapaths, and the names of the
-//! benchmark's bases; the rest of this crate uses only [`generate`].
+//! Of other modules, it uses only [`agent_kb::metapath`], to follow metapaths, and the names of the
+//! benchmark's bases. The rest of this crate uses only [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -76,9 +76,9 @@ pub struct SampleOptions {
     /// [`SampleKind::default_scale`].
     ///
     /// The number of nodes of each type is proportional to the scale, but at least some dozens, so
-    /// that every question template has answers. Mean degrees are those of the benchmark, except
-    /// for dense relations in smaller bases. Every edge is stored once, whereas the published
-    /// counts include both directions of each edge.
+    /// that every question template has answers. Mean degrees equal the benchmark's, except for
+    /// dense relations in smaller bases. Every edge is stored once, whereas the published counts
+    /// include both directions of each edge.
     pub scale: Option<f64>,
 }
 

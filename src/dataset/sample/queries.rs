@@ -1,6 +1,7 @@
 //! Constructs questions with exact answers, as in STaRK: fills the slots of a template and follows
-//! its metapaths to the candidates. Then picks a gold answer, takes one or two of its hidden facts
-//! as textual properties, keeps the candidates that have them as answers, and words the question.
+//! its metapaths to the candidates. Then picks a gold answer and takes one or two of its hidden
+//! facts as textual properties. The candidates with these properties are the answers. Finally words
+//! the question.
 //!
 //! Source: Wu et al. 2024 (STaRK), section 2.4. There, language models extract and check the
 //! properties; here, the facts are known exactly.
@@ -51,7 +52,7 @@ pub(super) struct Question {
     pub(super) answers: Vec<u32>,
 }
 
-/// What questions are constructed from: sizes, edges and facts.
+/// Data from which questions are constructed: sizes, edges and facts.
 pub(super) struct Source<'a> {
     pub(super) world: &'a World,
     pub(super) graph: &'a Graph,
@@ -102,8 +103,8 @@ impl Source<'_> {
     }
 
     /// Returns the candidates of a filled template, ascending: the nodes at the ends of all its
-    /// plain metapaths, except those with a path along a negated metapath. If `exclude_slots`, slot
-    /// nodes are not candidates either.
+    /// plain metapaths, except nodes with a path along a negated metapath. If the template has
+    /// `exclude_slots`, slot nodes are not candidates either.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let branches = self.branches(template);
         let mut nodes =
@@ -174,7 +175,7 @@ impl Source<'_> {
             }
             let mut answers = candidates.to_vec();
             answers.retain(|&node| facts.has(node, &known));
-            // Properties that all candidates share would be useless.
+            // Properties that all candidates share do not narrow the answers.
             let idle = candidates.len() > 1 && answers.len() == candidates.len();
             if answers.len() <= MAX_ANSWERS && !idle && self.is_shared(node_type, &known) {
                 return Some((known, answers));

@@ -1,8 +1,8 @@
 //! The three STaRK schemas: node types and relations with their real sizes, and how edges are
 //! drawn.
 //!
-//! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et
-//! al. 2023), divided among the relations by rounded shares. Edge counts here are numbers of stored
+//! Sizes come from the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et al.
+//! 2023), divided among the relations by rounded shares. Edge counts here are numbers of stored
 //! edges: half of the published numbers, which include both directions.
 
 use self::Degree::{One, Source, Symmetric, Target};
@@ -18,7 +18,7 @@ pub(super) struct EdgePlan {
     pub(super) target: &'static str,
     /// Number of stored edges at scale 1.
     pub(super) full: u32,
-    /// Share of the nodes that draw edges, in per cent, with at least one edge of this tuple.
+    /// Share, in per cent, of the nodes of the drawing end that draw edges of this tuple.
     pub(super) share: usize,
     /// Which end draws the edges, and the distribution of its number of edges.
     pub(super) degree: Degree,

@@ -1,9 +1,9 @@
 //! Lists and reads the files of a folder, or the members of a zip file.
 //!
 //! The name of a member is never used as a path for writing. Only members that are stored or
-//! deflated are supported. Opening a zip file fails if a name leads outside, if a member is a link
-//! or encrypted, if members overlap or have the same name, or if a size is implausible. Reading a
-//! member fails if its length or checksum differs from its entry in the list of members.
+//! deflated are supported. Opening a zip file fails if a name leads outside, a member is a link or
+//! encrypted, members overlap or have the same name, or a size is implausible. Reading a member
+//! fails if its length or checksum differs from its entry in the list of members.
 
 use std::{
     fs::{self, File},
@@ -126,7 +126,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Lists the files of a folder, including those in subfolders, or the members of a zip file.
+    /// Lists the files of a folder and its subfolders, or the members of a zip file.
     ///
     /// # Errors
     /// [`ArchiveError::Io`] or [`ArchiveError::TooMuch`]; for a zip file, also
@@ -302,7 +302,7 @@ impl Members {
         for (member, end) in members.iter().zip(ends) {
             let least = member.header.saturating_add(LOCAL_HEADER_BYTES + member.stored_bytes);
             if least.saturating_add(member.stored) > end {
-                return Err(ArchiveError::refused(&member.name, "overlaps with another"));
+                return Err(ArchiveError::refused(&member.name, "overlaps with another member"));
             }
         }
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -2,9 +2,9 @@
 //! with or without relations, plain or compact. Reads only the base.
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults. Its
-//! graph is undirected, so relations are followed in both directions, except if
-//! [`Origin::one_way`]. If a base was imported in mode [`crate::stark::Mode::Exact`], its documents
-//! list all stored "also viewed" products, most of which the reference hides.
+//! graph is undirected, so relations are followed in both directions, unless [`Origin::one_way`] is
+//! set. If a base was imported in mode [`crate::stark::Mode::Exact`], its documents list all stored
+//! "also viewed" products; the reference hides most of them.
 
 use crate::stark::{Kind, Origin, python};
 use agent_kb::{Direction, Kb, Neighbors, NodeId, RelationId};
@@ -127,7 +127,8 @@ impl<'a> Documents<'a> {
         text
     }
 
-    /// Renders the name of an author, followed by those institutions of the author that have names.
+    /// Renders the name of an author, followed by the names of the author's institutions;
+    /// institutions without a name are left out.
     fn affiliated(&self, author: NodeId, name: &str) -> String {
         let institutions = self.neighbors(author, "author___affiliated_with___institution");
         let named = institutions.iter().filter(|&&institution| !self.is_nameless(institution));

@@ -137,7 +137,7 @@ impl Files {
             .map_err(|error| DatasetError::bad_input(&path, error.to_string()))?;
         let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
         let mut found = None;
-        // An archive holds the files in the folder `processed`; an unpacked one is that folder.
+        // A zip file holds the files in the folder `processed`; an unpacked archive is that folder.
         for folder in ["processed/", ""] {
             let amazon = format!("{folder}{AMAZON_FOLDER}");
             if has(&amazon, NODES_FILE) {

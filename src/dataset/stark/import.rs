@@ -35,7 +35,7 @@ const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Number of edges between two progress reports.
 const EDGES_PER_REPORT: usize = 1 << 20;
 
-/// Which relations the imported edges get.
+/// Source of the relations of the imported edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -52,12 +52,12 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// Which base of the benchmark was imported.
+    /// The base of the benchmark that was imported.
     pub kind: Kind,
-    /// Which relations the edges got.
+    /// Source of the relations of the edges.
     pub mode: Mode,
-    /// Whether the split `test-0.1` is the first tenth of the test split because it has no file of
-    /// its own.
+    /// Whether the split `test-0.1` was derived: without a file of its own, it is the first tenth
+    /// of the test split.
     pub derived_tenth: bool,
     /// Whether the reference follows edges in their stored direction only. This is the case in mode
     /// [`Mode::Faithful`] if every pair of nodes is stored equally often in both directions: the
@@ -234,7 +234,7 @@ impl OrderedNodeWriter<'_> {
     }
 
     fn io(&self, source: io::Error) -> DatasetError {
-        DatasetError::io("keep nodes of", self.files.path(NODES_FILE))(source)
+        DatasetError::io("store nodes of", self.files.path(NODES_FILE))(source)
     }
 }
 
@@ -343,10 +343,10 @@ fn read_edges(
 /// `None` if the reference leaves the graph unchanged.
 ///
 /// The reference leaves the graph unchanged if every pair of nodes is stored equally often in both
-/// directions, whatever the types; it then follows edges in their stored direction only. Otherwise
-/// each edge gets a twin in the other direction, and all edges between two nodes, in either
-/// direction, get the mean of their type numbers, rounded down (`to_undirected(reduce="mean")` of
-/// PyG, as called by `stark_qa`).
+/// directions, with any types; it then follows edges in their stored direction only. Otherwise it
+/// adds a twin in the other direction to each edge. All edges between two nodes, in either
+/// direction, then get the mean of their type numbers, rounded down (`to_undirected(reduce="mean")`
+/// of PyG, as called by `stark_qa`).
 ///
 /// The three slices must have equal length. Time: O(e log e) for e edges; memory: 16 bytes per
 /// edge.

@@ -311,7 +311,7 @@ fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), 
 
 /// Reads a disease, gene, drug or other node of the Prime base.
 fn prime(info: &Value) -> Result<Node, String> {
-    // The reference removes blank values while loading, so that they are missing later.
+    // The reference removes blank values while loading, so they are missing later.
     let filled = |key| match required(info, key)? {
         value if is_blank(value) => Err(format!("its {key} is empty")),
         value => Ok(python::text(value)),

@@ -1,10 +1,10 @@
 //! Reads Python pickles of protocols 0 to 5 as plain values. Only a fixed list of classes and
 //! functions (globals) is supported, and no code is ever run.
 //!
-//! The opcodes are those of Python's `pickletools`. A pickle may store values in numbered memo
-//! slots and fetch them again. A file is read twice: the first pass counts the fetches of each memo
-//! slot, and the second pass keeps a slot until its last fetch. So [`read_dict`] needs memory for
-//! one batch of items (Python writes 1,000 at a time) and for shared values, but not for the whole
+//! Python's `pickletools` documents the opcodes. A pickle may store values in numbered memo slots
+//! and fetch them again. A file is read twice: the first pass counts the fetches of each memo slot,
+//! and the second pass keeps a slot until its last fetch. So [`read_dict`] needs memory for one
+//! batch of items (Python writes 1,000 at a time) and for shared values, but not for the whole
 //! file.
 //!
 //! A container is complete once it is put into another value. Putting a container into itself would
@@ -51,8 +51,8 @@ pub enum Value {
     /// An integer beyond 64 bits, a complex number, a date or a range: the text that Python prints
     /// for the value.
     Printed(Arc<Printed>),
-    /// A supported class, function or call, described instead of run. The files of a base have
-    /// none.
+    /// A supported class, function or call, described instead of run. The files of a base hold no
+    /// such values.
     Call(Arc<Call>),
 }
 

@@ -69,7 +69,7 @@ fn push_items(out: &mut String, open: &str, items: &[Value], close: &str) {
     out.push_str(close);
 }
 
-/// Appends characters in quotes; the flag of each character says whether it is printable. Double
+/// Appends characters in quotes; the flag of each character is whether it is printable. Double
 /// quotes are used if the text has single quotes but no double quotes, otherwise single quotes.
 fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
     let has = |sought| chars.clone().any(|(c, _)| c == sought);

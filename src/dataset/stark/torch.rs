@@ -145,13 +145,13 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Returns the elements in row-major order; `None` unless they are integers or booleans.
+    /// Returns the elements in row-major order; `None` for a float type.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         self.bits().map(|bits| self.dtype.integer(bits)).collect()
     }
 
-    /// Returns the elements in row-major order, doubles rounded to single precision; `None` unless
-    /// they are floats.
+    /// Returns the elements in row-major order, doubles rounded to single precision; `None` for an
+    /// integer or boolean type.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.bits().map(|bits| self.dtype.float(bits)).collect()
     }
@@ -166,7 +166,7 @@ fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// Whether the pickle of such a file may name a class or function.
+/// Whether the pickle in a file of tensors may name the class or function `name`.
 fn is_allowed(name: &str) -> bool {
     [REBUILD, "persistent"].contains(&name) || Dtype::of(name).is_some()
 }

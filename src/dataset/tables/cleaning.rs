@@ -25,13 +25,12 @@ use crate::{
 
 /// Maximum number of rows that are inspected to decide how columns are converted.
 pub(super) const JUDGED_ROWS: u64 = 50_000;
-/// Texts that mark missing values by default: those of pandas, and dashes.
+/// Texts that mark missing values by default: the markers of pandas, and dashes.
 const MISSING: [&str; 16] = [
     "NULL", "null", "NaN", "nan", "-nan", "n/a", "N/A", "#N/A", "NA", "<NA>", "None", "none", "-",
     "--", "\\N", "(null)",
 ];
-/// Minimum share of the nonempty cells of a column that must be dates for the column to be
-/// converted as dates.
+/// Minimum share of dates among the nonempty cells of a column that is converted as dates.
 const MIN_DATES: f64 = 0.95;
 /// Maximum number of markers of missing values that are used from a mapping.
 const MAX_MARKERS: usize = 100;
@@ -81,7 +80,7 @@ enum Form {
     Numbers,
     /// Dates; in dates with slashes, the month may come first.
     Dates { month_first: bool, has_slashes: bool },
-    /// Dates whose order of day and month is ambiguous; they are kept.
+    /// Dates whose order of day and month is ambiguous; kept as text.
     UnclearDates,
 }
 
@@ -109,15 +108,15 @@ struct Look {
     filled: u64,
     values: HashSet<String>,
     markers: u64,
-    /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts those that
-    /// can be nothing else, and `points` the numbers with a decimal point.
+    /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts cells that
+    /// certainly are, and `points` counts numbers with a decimal point.
     commas: u64,
     sure_commas: u64,
     points: u64,
     dates: u64,
     slashes: u64,
-    /// Number of dates with slashes whose first number is above 12; `month_first` counts those
-    /// whose second number is.
+    /// Number of dates with slashes whose first number is above 12; `month_first` counts dates with
+    /// slashes whose second number is above 12.
     day_first: u64,
     month_first: u64,
 }
@@ -392,8 +391,8 @@ fn without_currency(text: &str) -> Option<&str> {
         .then_some(number)
 }
 
-/// Whether a number surely has a decimal comma. `Some(false)`: it has no comma, or one that may
-/// separate thousands. `None`: it cannot occur in a column with decimal commas.
+/// Whether a number certainly has a decimal comma. `Some(false)`: the number has no comma, or its
+/// comma may separate thousands. `None`: the number cannot occur in a column with decimal commas.
 fn has_decimal_comma(number: &str) -> Option<bool> {
     let digits = number.trim_start_matches(['+', '-']);
     let (whole, fraction) = digits.split_once(',').map_or((digits, None), |(a, b)| (a, Some(b)));
@@ -409,7 +408,7 @@ fn has_decimal_comma(number: &str) -> Option<bool> {
     (fits && is_fraction).then(|| fraction.is_some_and(|f| is_grouped || f.len() != 3))
 }
 
-/// Whether a number has a point that is surely a decimal point.
+/// Whether a number has a point that is certainly a decimal point.
 fn has_sure_point(number: &str) -> bool {
     number.rsplit_once('.').is_some_and(|(_, behind)| behind.len() != 3 && !behind.contains(','))
 }

@@ -1,9 +1,8 @@
 //! Reads rows of CSV and similar files line by line in bounded memory.
 //!
-//! The delimiter is whichever of comma, tab, semicolon and bar is most frequent in the header; in a
-//! `.tsv` or `.tab` file, it is the tab if the header has one. A cell that begins with a quote
-//! extends to the closing quote. Within such a cell, two quotes stand for one, and line ends are
-//! allowed.
+//! The delimiter is the most frequent of comma, tab, semicolon and bar in the header; in a `.tsv`
+//! or `.tab` file, it is the tab if the header has one. A cell that begins with a quote extends to
+//! the closing quote. Within such a cell, two quotes stand for one, and line ends are allowed.
 
 use std::{borrow::Cow, collections::VecDeque, path::Path};
 
@@ -17,7 +16,7 @@ use crate::{
     tables::rows::{Row, RowHandler, extension},
 };
 
-/// Possible delimiters; of equally frequent ones, the first in this list is chosen.
+/// Possible delimiters; of equally frequent delimiters, the first in this list is chosen.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
 /// Maximum number of lines of one row. A quote that stays open for more lines counts as unclosed.
 const MAX_ROW_LINES: u64 = 10_000;

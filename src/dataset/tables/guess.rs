@@ -45,11 +45,11 @@ const MAX_FILES: usize = 10_000;
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
 /// Names of columns that hold ids, in lower case with underscores, separated by spaces.
 const ID_NAMES: &str = "key sku code uuid guid isbn asin doi iri uri url slug ean identifier";
-/// Names of id columns that say nothing about the type of the nodes.
+/// Names of id columns that do not indicate the type of the nodes.
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
 /// Score of an id column named after its own table, such as `author_id` in `authors.csv`.
 const OWN_NAME_SCORE: u32 = 95;
-/// Score of an id column with a name of [`ID_NAMES`]; from this score on, a name is sure.
+/// Score of an id column with a name of [`ID_NAMES`]; a name with at least this score is sure.
 const SURE_NAME_SCORE: u32 = 80;
 /// Penalty on the score of an id column with missing or repeated ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
@@ -67,8 +67,8 @@ const NAME_NAMES: &str = "name title label display_name full_name caption subjec
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Possible separators of list items within a cell.
 const SEPARATORS: [&str; 3] = [";", "|", ","];
-/// Number of leading [`SEPARATORS`] that split any list. The last one, the comma, also occurs
-/// within texts: it splits only lists of ids and columns with few values.
+/// Number of leading [`SEPARATORS`] that split any list. The last separator, the comma, also occurs
+/// within texts, so it splits only lists of ids and columns with few values.
 const SURE_SEPARATORS: usize = 2;
 /// Minimum number of rows of a table whose values may become nodes.
 const MIN_VALUE_ROWS: u64 = 20;
@@ -88,7 +88,7 @@ const MIN_SPLIT_SHARE: f64 = 0.2;
 /// Maximum mean length of the items in bytes, for a column to hold lists.
 const MAX_ITEM_BYTES: f64 = 40.0;
 /// Minimum share of a column's values that must be ids of a table for the column to link to the
-/// table: for a column with the table's name, for one whose name ends with it, and for other
+/// table: for columns with the table's name, for columns whose name ends with it, and for other
 /// columns.
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 /// Minimum number of distinct values of a text column that links without a matching name.
@@ -99,7 +99,7 @@ const MIN_DISTINCT: usize = 2;
 pub struct Guess {
     /// The guessed mapping.
     pub mapping: Mapping,
-    /// What the user should review, one sentence per note.
+    /// Notes for the user to review, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ struct Split {
     items: HashSet<u64>,
 }
 
-/// Columns of a table, with what was found out about them.
+/// Columns of a table, with the facts found about them.
 struct TableFacts {
     table: Table,
     file: String,
@@ -274,7 +274,8 @@ fn digest(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns the text of a cell as an id. Some programs append `.0` to integers; it is removed.
+/// Returns the text of a cell as an id. The suffix `.0`, which some programs append to integers, is
+/// removed.
 fn id_text(row: &Row, column: &str) -> Option<String> {
     let text = row.text(column)?;
     Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
@@ -457,16 +458,16 @@ impl TableFacts {
         is_few && column.separator().is_none()
     }
 
-    /// Whether a column has a plain id name such as `id`, or is named after its own table, so that
-    /// its values are not ids of another table.
+    /// Whether a column has a plain id name such as `id`, or is named after its own table. The
+    /// values of such a column are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
         let own_names = [&self.node_type, &singular(&snake(&self.table.stem()))];
         PLAIN_ID_NAMES.contains(&snake(name).as_str())
             || without_id(name).is_some_and(|stem| own_names.contains(&&stem))
     }
 
-    /// Returns the name of the column with the ids: the given or declared one, otherwise a guess;
-    /// `None` if there is no such column.
+    /// Returns the name of the column with the ids: the given or declared column, otherwise a
+    /// guess; `None` if there is no such column.
     fn guessed_id(&self) -> Option<String> {
         let given = self.hint.as_ref().and_then(|hint| hint.id.as_ref());
         match (given, self.key.as_slice()) {
@@ -574,8 +575,8 @@ fn has_borrowed_ids(facts: &[TableFacts], current: &TableFacts) -> bool {
     !is_said && !current.is_unique(column) && links().iter().any(|link| link.column == *id)
 }
 
-/// Whether the ids of a table are only a part of another table's ids, and the id column is named
-/// after that table or like that table's id column.
+/// Whether the ids of a table are a proper subset of another table's ids, and the id column has the
+/// name of that table or of its id column.
 fn borrows(facts: &[TableFacts], current: &TableFacts) -> bool {
     let (Some(id), Some(values), None) = (&current.id, current.id_values(), &current.hint) else {
         return false;
@@ -640,7 +641,7 @@ fn links<'a>(facts: &'a [TableFacts], current: &TableFacts) -> Vec<LinkColumn<'a
             let (score, separator) = likelihood(current, (name, column), other)?;
             Some((score, other, separator))
         });
-        // The first of several best tables.
+        // Ties go to the first table.
         let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
         links.extend(best.map(|(_, other, separator)| LinkColumn {
             column: column_name,

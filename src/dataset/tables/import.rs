@@ -182,8 +182,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Adds a problem of the mapping, at the line in the mapping file or, if `line` is 0 because
-    /// there is no such file, at the table and line 1.
+    /// Adds a problem of the mapping at `line` of the mapping file. Without a mapping file, `line`
+    /// is 0 and the problem is at line 1 of the table.
     fn add(
         &mut self,
         table: &Path,
@@ -343,9 +343,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Adds the problem of an edge to a node of one of the types, if it has a fault. If an unknown
-    /// node may be in a row that yielded no node, the problem is a consequence of that row's
-    /// problem.
+    /// Adds a problem if an edge to a node of one of `types` has a fault. If an unknown node may be
+    /// in a row that yielded no node, the problem is a consequence of that row's problem.
     fn check(
         &self,
         edge: Result<(), LineError>,

@@ -23,7 +23,8 @@ pub struct Mapping {
     pub title: String,
     /// Licence of the dataset, for display; if empty, the licence in `dataset.toml` is used.
     pub licence: String,
-    /// Names of the types whose nodes may be answers; if empty, those in `dataset.toml` are used.
+    /// Names of the types whose nodes may be answers; if empty, the types in `dataset.toml` are
+    /// used.
     pub candidate_types: Vec<String>,
     /// How text files are decoded and cleaned.
     pub reading: Reading,
@@ -49,8 +50,8 @@ pub struct NodesTable {
     pub id: Option<String>,
     /// Name of the column with the names of the nodes; `None` uses the id as name.
     pub name: Option<String>,
-    /// Names of the columns that become fields; `None` uses all columns except those of the id, the
-    /// name and the relations.
+    /// Names of the columns that become fields; `None` uses all columns except the columns of the
+    /// id, the name and the relations.
     pub fields: Option<Vec<String>>,
     /// Separator of the list items in a cell, by column; only for columns whose cells hold several
     /// values.
@@ -301,7 +302,7 @@ impl EdgesTable {
     }
 }
 
-/// A table of nodes described on the command line; what is omitted is guessed.
+/// A table of nodes described on the command line; omitted parts are guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableHint {
     /// Path of the file.

@@ -3,7 +3,7 @@
 //!
 //! A [`Mapping`] assigns tables and columns to nodes, edges and fields. It is read from
 //! `mapping.toml`, made from options, or guessed from headers, samples and the schema of a
-//! database. Its form is always:
+//! database. It always has this form:
 //!
 //! ```toml
 //! encoding = "cp1252"          # missing: detected
@@ -29,10 +29,10 @@
 //! ```
 //!
 //! Ids are unique within their type. Nodes are numbered in the order of the mapping's tables and of
-//! the rows in a table; then follow the nodes made from values, in the order in which the values
-//! first occur. Values that differ only in case become one node. Nodes made from values may be
-//! answers only if `candidate_types` lists their type. Files must be in the directory of the
-//! mapping or in a folder below it.
+//! the rows in a table. The nodes made from values follow, in the order in which the values first
+//! occur. Values that differ only in case become one node. Nodes made from values may be answers
+//! only if `candidate_types` lists their type. Files must be in the directory of the mapping or in
+//! a folder below it.
 //!
 //! | module | does |
 //! | --- | --- |

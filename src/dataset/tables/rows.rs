@@ -1,4 +1,4 @@
-//! Reads columns and rows of a table, whatever the format of its file.
+//! Reads columns and rows of a table in any supported file format.
 
 use std::{
     cell::OnceCell,
@@ -366,7 +366,7 @@ impl Table {
     }
 }
 
-/// Whether a value is empty, and rows therefore leave out the cell.
+/// Whether a value is empty; rows leave out cells with empty values.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,7 +1,7 @@
 //! Reads columns, declared keys and rows of the tables of an SQLite database.
 //!
 //! The database is not trusted: it is opened read-only, its views and triggers are never run, and a
-//! value may be at most as long as a line may be.
+//! value may have at most `MAX_LINE_BYTES` bytes.
 
 use std::{
     collections::HashSet,

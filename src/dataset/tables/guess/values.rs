@@ -7,8 +7,8 @@ use crate::tables::mapping::singular;
 use agent_ground::words::snake;
 
 /// Maps the values of columns with few distinct values to nodes. Columns with the same name share a
-/// node type if at least half of the values of the column with fewer values also occur in the
-/// other.
+/// node type if enough values occur in both: at least half of the values of the column with fewer
+/// values.
 pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
     let mut taken: HashSet<String> = facts.iter().map(|entry| entry.node_type.clone()).collect();
     let mut types: BTreeMap<String, HashSet<u64>> = BTreeMap::new();
