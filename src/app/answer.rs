@@ -52,7 +52,7 @@ pub struct Request {
 pub struct Reply {
     /// The question.
     pub question: String,
-    /// The sentences, and those that were dropped.
+    /// The sentences of the answer, and the dropped sentences.
     pub prose: Prose,
     answer: Answer,
     /// The base that was searched.

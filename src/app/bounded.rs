@@ -11,7 +11,7 @@ use utoipa::{
 /// Deserializes values from a list of texts, each written as on the command line.
 ///
 /// # Errors
-/// If a text is not the form of a value.
+/// If a text cannot be parsed as a value.
 pub fn parsed<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -19,7 +19,7 @@ use agent_train::{
 
 /// An enumeration whose variants are the values of a command-line option.
 pub trait Choices: Copy + Send + Sync + 'static {
-    /// Description of the values in JSON schemas, if they have one.
+    /// Description of the values in JSON schemas, if any.
     const DESCRIPTION: Option<&'static str> = None;
 
     /// All variants, in the order in which the help lists them, each with its help text.
@@ -59,7 +59,7 @@ fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
     Effort::from_number(number).ok_or_else(unknown)
 }
 
-/// A type that only has a JSON schema: the names of an option's values, as an `enum`.
+/// JSON schema of an option: an `enum` of the names of its values. Holds no value itself.
 pub struct Names<T>(PhantomData<T>);
 
 impl<T: Choices> PartialSchema for Names<T> {
@@ -74,7 +74,8 @@ impl<T: Choices> ToSchema for Names<T> {}
 
 /// JSON schema of the names of mFAR variants.
 pub type VariantName = Names<Variant>;
-/// JSON schema of the names of mFAR weight conditionings: what the weights of fields depend on.
+/// JSON schema of the names of mFAR conditionings, the inputs on which the weights of fields
+/// depend.
 pub type ConditioningName = Names<Conditioning>;
 /// JSON schema of the names of the parts that a graph network can leave out.
 pub type AblationName = Names<Ablation>;
@@ -87,7 +88,10 @@ impl Choices for Effort {
     const ALL: &'static [(Self, &'static str)] = &[
         (Self::None, "Only in programs that call a language model"),
         (Self::Reads, "Also to read the query: category, entities, wanted type, conditions"),
-        (Self::Judges, "Also to judge the first 10 answers, and up to 50 if none of them is good"),
+        (
+            Self::Judges,
+            "Also to judge the first 10 answers, or up to 50 if the first 10 are all bad",
+        ),
     ];
 
     fn name(self) -> &'static str {
@@ -137,8 +141,11 @@ impl Choices for Ablation {
 
 impl Choices for Negatives {
     const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Bm25, "The first nodes of bm25+names, as in DPR (with a bag of words: bag:dpr)"),
-        (Self::Own, "At first as bm25, then the first nodes of the encoder, as in ANCE (bag:ance)"),
+        (Self::Bm25, "The top nodes of bm25+names, as in DPR (system bag:dpr with --encoder bag)"),
+        (
+            Self::Own,
+            "First as bm25, then the top nodes of the encoder itself, as in ANCE (system bag:ance)",
+        ),
     ];
 
     fn name(self) -> &'static str {

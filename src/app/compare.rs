@@ -25,7 +25,7 @@ use agent_systems::choices;
 /// How many systems a request may compare.
 const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// A question, and the systems that are to answer it.
+/// A question, and the systems to compare on it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {

@@ -66,8 +66,9 @@ pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
     Ok(found)
 }
 
-/// Finds the dataset argument `given`; without one, the installed base named `made_for`, for which
-/// a bundle, plan or run was made. That name comes from a file, so it never triggers an import.
+/// Finds the dataset argument `given`. Without an argument, finds the installed base `made_for`,
+/// which a bundle, plan or run names; such a name comes from a file, so it never triggers an
+/// import.
 ///
 /// # Errors
 /// As [`locate`] for `given`. Without `given`, if no base named `made_for` is installed.
@@ -183,8 +184,7 @@ pub fn sample_files(
 /// dataset is a sample or was given as a directory.
 ///
 /// # Errors
-/// If the base is neither and has no index, or if its index is damaged or was built for another
-/// base.
+/// If the index is missing in any other case, is damaged, or was built for another base.
 pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
@@ -222,7 +222,7 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     app.watch.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));
     let languages = languages(kb);
     if plan.words.is_some() && !languages.is_english() {
-        app.watch.notice(&format!("its words are searched as {languages}"));
+        app.watch.notice(&format!("languages of word search: {languages}"));
     }
     if !plan.parts.is_empty() {
         for part in open_index(base, app)?.describe_parts()? {
@@ -232,8 +232,8 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     Ok(())
 }
 
-/// Returns a notice for a base with texts in these languages: which functions know them, and which
-/// know only English.
+/// Returns a notice for a base with texts in these languages: which functions support them, and
+/// which support only English.
 pub fn in_languages(languages: Languages) -> String {
     format!(
         "languages: {languages}; word and name search supports them, while `agent ask`, generated \
@@ -328,7 +328,9 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
     }
     let place = source.display();
     if !is_said && source.is_dir() {
-        app.watch.notice(&format!("guessed; `agent data guess {place}` writes it to be edited"));
+        app.watch.notice(&format!(
+            "this mapping is guessed; `agent data guess {place}` writes it to a file for editing"
+        ));
     }
     Ok(mapping)
 }

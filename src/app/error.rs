@@ -1,5 +1,5 @@
-//! Errors of operations: each has a message, causes and hints, and says whether the request is to
-//! blame.
+//! Errors of operations: each has a message, causes and hints, and tells invalid requests from
+//! failed ones.
 
 use std::fmt::{Debug, Display};
 
@@ -21,7 +21,8 @@ pub struct AppError {
 }
 
 impl AppError {
-    /// Wraps `error` as the fault of the request, such as two options that contradict each other.
+    /// Wraps `error` as an error of an invalid request, such as two options that contradict each
+    /// other.
     pub fn usage(error: anyhow::Error) -> AppError {
         AppError { error, hints: Vec::new(), usage: true }
     }
@@ -42,8 +43,8 @@ impl AppError {
         }
     }
 
-    /// Returns the hints: first those added by [`Explain::hint`], in the order in which they were
-    /// added, then those that the type of the error has.
+    /// Returns the hints: first the hints added by [`Explain::hint`], in the order in which they
+    /// were added, then the hints that belong to the type of the error.
     pub fn hints(&self) -> Vec<String> {
         let further = match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { installed, nearest, .. }) => {
@@ -65,7 +66,7 @@ impl AppError {
         self.usage || system.is_some_and(SystemError::is_usage)
     }
 
-    /// Returns the problems found in the imported files, if they are the error.
+    /// Returns the problems found in the imported files, if the error reports any.
     pub fn wrong(&self) -> Option<&ProblemReport> {
         match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::Problems(wrong)) => Some(wrong),
@@ -73,7 +74,7 @@ impl AppError {
         }
     }
 
-    /// Returns the error, or a context added to it, as `E`, if one has this type.
+    /// Returns the error or one of its contexts as `E`; `None` if none has this type.
     pub fn downcast_ref<E: Display + Debug + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
@@ -87,7 +88,7 @@ fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
         hints.push(format!("did you mean \"{nearest}\"?"));
     }
     if installed.is_empty() {
-        hints.push("none is installed; import one with `agent data import`".to_owned());
+        hints.push("no datasets are installed; import one with `agent data import`".to_owned());
     } else {
         let shown = installed.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>();
         let more = installed.len() - shown.len();

@@ -108,8 +108,8 @@ pub struct Request {
     #[serde(rename = "where", default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub filters: Vec<Filter>,
-    /// Also report results for each value of this column of the queries; `category`, if the queries
-    /// have no column of that name, is the category that the first bundle chooses for a query
+    /// Also report results for each value of this column of the queries; if they have no column
+    /// `category`, `--by category` uses the category that the first bundle chooses for a query
     #[arg(long, value_name = "COLUMN")]
     pub by: Option<String>,
     /// Rank this many nodes per query, 1 to 100000; --metrics defines how unranked answers count
@@ -331,7 +331,7 @@ fn check_kept(n: usize, depth: usize) -> Result<()> {
     }
 }
 
-/// Measures every system on the benchmark, and what each spends on language models.
+/// Measures every system on the benchmark, and its spending on language models.
 fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec<Measured>> {
     let ledger = opened.assistant.as_ref().map(|assistant| assistant.llm().ledger());
     let spent = || -> (Spending, Spending) {

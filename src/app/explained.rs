@@ -43,7 +43,7 @@ pub struct Group<'a> {
     pub n: usize,
     /// Mean reciprocal rank of the first correct answer over these queries.
     pub mrr: f64,
-    /// Causes for which answers were lost.
+    /// Causes of lost answers.
     pub causes: Vec<Cause>,
     /// Causes for which the program of this category lost answers to queries that should have used
     /// another category.

@@ -160,8 +160,8 @@ impl Request {
         built.map(|()| true)
     }
 
-    /// Opens the checkpoint of the part `colbert` if this part is requested: the named one, or that
-    /// with which the part was built before.
+    /// Opens the checkpoint of the part `colbert` if this part is requested: the checkpoint in the
+    /// request, or else the one that the existing part was built with.
     fn open_checkpoint(&self, target: &Target) -> Result<Option<ColbertEncoder>> {
         let mut requests = self.with.iter();
         let Some(request) = requests.find(|request| request.part == Part::Colbert) else {
@@ -197,8 +197,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds the latest import of a dataset. The embedder and the nodes that get vectors are by
-    /// default those of the existing vectors.
+    /// Finds the latest import of a dataset. By default, the embedder and the nodes that get
+    /// vectors are the same as for the existing vectors.
     ///
     /// # Errors
     /// If the dataset cannot be found, or the embedder's directory or name does not exist.
@@ -351,7 +351,7 @@ fn open(
     Ok(Some(access.cached(embedder)))
 }
 
-/// Notifies the user of what an embedder cost, and of problems. `is_done` is false if the index
+/// Notifies the user of the costs of an embedder, and of problems. `is_done` is false if the index
 /// could not be completed.
 fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
@@ -364,8 +364,8 @@ fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     }
 }
 
-/// Describes the costs of an embedder, such as `1,200 paid tokens`: those that are not 0, without
-/// the time.
+/// Describes the costs of an embedder that are not 0, such as `1,200 paid tokens`; leaves out the
+/// time.
 pub fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "paid tokens"),

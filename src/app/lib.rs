@@ -182,8 +182,9 @@ impl App {
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
-    /// Returns a path as replies hold it. Clients over a network must not see directories of this
-    /// machine: for them, a path begins below the home directory, or is a mere file name.
+    /// Returns the form of a path in replies. Clients over a network must not see directories of
+    /// this machine. They get the path below the home directory or, outside of it, only the file
+    /// name.
     fn shown_path<'a>(&self, path: &'a Path) -> &'a Path {
         if self.network.is_none() || path.is_relative() {
             return path;
@@ -192,8 +193,8 @@ impl App {
         path.strip_prefix(self.home.path()).unwrap_or_else(|_| name())
     }
 
-    /// Returns what embedders need: the directory of their cache, the account of their service, and
-    /// their settings.
+    /// Returns the resources of embedders: the directory of their cache, the account of their
+    /// service, and their settings.
     pub fn access(&self) -> Access {
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
         let service = (key.is_some() || base_url.is_some()).then(|| {
@@ -201,7 +202,8 @@ impl App {
             Account { base_url, key, ..Account::default() }
         });
         let cache = Some(self.home.path().join("cache").join("embeddings"));
-        // Embedders without settings of their own work whatever the file holds.
+        // Keep the error: invalid settings must not fail embedders that have no settings of their
+        // own.
         let named = embedders::configured(self).map_err(|error| error.message());
         Access { cache, service, named }
     }

@@ -84,7 +84,7 @@ pub struct Configured {
     pub settings: Settings,
     /// Name of the environment variable that holds the key, if there is a key.
     pub key_variable: Option<String>,
-    /// The service that the names of models begin with, if any.
+    /// The known service that prefixes the names of models, as in `ollama/`, if any.
     service: Option<&'static KnownService>,
 }
 
@@ -295,8 +295,8 @@ fn required(choice: &LlmArgs, app: &App) -> Result<Configured> {
     configured.ok_or_else(|| anyhow!("no LLM configured")).hint(REMEDY)
 }
 
-/// Returns the configuration. The model is `model`, or else that of the environment variable
-/// AGENT_MODEL, or else that of the settings file. `None` if no role has a model.
+/// Returns the configuration. The model is `model`, or else the environment variable AGENT_MODEL,
+/// or else the model in the settings file. `None` if no role has a model.
 ///
 /// A name may begin with a known service, such as `ollama/`, unless the address of a service is
 /// set.
@@ -376,9 +376,9 @@ pub(crate) fn settings_path(app: &App) -> PathBuf {
     app.config.clone().unwrap_or_else(|| app.home.path().join(CONFIG_FILE))
 }
 
-/// Returns the account at `address`, or else of `service`, or else of OpenAI, as settings and
-/// environment describe it; and the name of the environment variable that holds its key, `None`
-/// without a key.
+/// Returns the account from settings and environment: at `address`, or else of `service`, or else
+/// of OpenAI. Also returns the name of the environment variable that holds its key; `None` without
+/// a key.
 fn account(
     settings: &Settings,
     service: Option<&KnownService>,
@@ -411,7 +411,7 @@ fn account(
     (account, key_variable)
 }
 
-/// Says that the key of the service is missing, and what to do.
+/// The missing key of a service, with a remedy.
 pub struct NoKey {
     /// Which key is missing, in words.
     pub what: String,
@@ -419,9 +419,9 @@ pub struct NoKey {
     pub remedy: String,
 }
 
-/// Returns which key is missing although it is required: because `key_env` in the settings names
-/// it, or because the service is OpenAI's own or a known one on another machine. `None` if no
-/// required key is missing.
+/// Returns the required key that is missing; `None` if no required key is. A key is required if
+/// `key_env` in the settings names it, or if the service is OpenAI's own or a known one on another
+/// machine.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;

@@ -140,7 +140,7 @@ impl Measured {
     }
 }
 
-/// Says in words on how many queries a system failed; `None` if it failed on none.
+/// Describes on how many queries a system failed; `None` if it failed on no query.
 pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
     (n > 0).then(|| {

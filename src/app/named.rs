@@ -16,7 +16,7 @@ use agent_ground::words::nearest;
 use agent_infer::bundle::Bundle;
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
-/// Argument that means the run or bundle that was written last.
+/// Argument for the run or bundle that was written last.
 const LATEST: &str = "latest";
 /// Prefix of the names of systems that are bundles, as in `bundle:latest`.
 pub(crate) const BUNDLE: &str = "bundle:";
@@ -31,7 +31,7 @@ const MODELS: [(&str, &str); 7] = [
     ("graph:", ":weight="),
     ("qagnn:", ":weight="),
 ];
-/// Maximum edit distance of a name that a hint suggests from the name that was given.
+/// Maximum edit distance between the given name and a name that a hint suggests.
 const MAX_DISTANCE: usize = 3;
 
 /// Returns the directory that holds the runs of a home directory.
@@ -79,7 +79,7 @@ pub fn run_dir(given: &Path, app: &App) -> Result<PathBuf> {
 ///
 /// # Errors
 /// If there is no such file or run, if the run has no bundle, or if `latest` is ambiguous: bundles
-/// were made for several datasets, none of which is `dataset`.
+/// were made for several datasets, but not for `dataset`.
 pub fn bundle_file(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
     match app.network.is_none() && given.exists() {
         true if given.is_dir() => bundle_in(given.to_owned()),

@@ -107,8 +107,8 @@ impl Operation {
     }
 }
 
-/// Replaces each `allOf` of two schemas, that of a field's type and an object that holds only the
-/// field's description, by the type's schema with this description. No value would match both.
+/// Replaces each `allOf` of a type's schema and an object with only a field's description by the
+/// type's schema with this description. No value would match both parts of the `allOf`.
 fn merged(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(merged).collect(),

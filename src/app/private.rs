@@ -1,6 +1,6 @@
 //! The user's private directories: one records which runs and bundles this user made and may trust,
-//! one holds compiled code. They are outside the home directory, since several users may share
-//! that.
+//! the other holds compiled code. They are outside the home directory, which several users may
+//! share.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ impl Private {
         }
         let dirs = directories::ProjectDirs::from("", "", "agent");
         let state = |dirs: &directories::ProjectDirs| {
-            // Without a state directory: not the data directory, which is the default home.
+            // The fallback is the cache directory: the data directory is the default home.
             dirs.state_dir().unwrap_or(dirs.cache_dir()).join("made")
         };
         Private {
@@ -54,7 +54,7 @@ impl Private {
             None => Some("this platform has no state or cache directory for the user".to_owned()),
             Some(dir) if sandbox::is_usable(dir) => None,
             Some(dir) => Some(format!(
-                "{} cannot be used: you must be able to write to it, and nobody else",
+                "{} cannot be used: it must be writable by you and nobody else",
                 dir.display()
             )),
         });

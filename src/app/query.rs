@@ -28,7 +28,7 @@ use agent_retrieve::{Answer, Detail, Filtered, StandIn, check_query};
 /// Number of nodes at the start of the ranking that `--explain` explains.
 const MAX_EXPLAINED: usize = 5;
 
-/// A question, and the bundle that is to answer it.
+/// A question, and the bundle to answer it with.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -211,12 +211,12 @@ impl Perform for Request {
 fn warn(answer: &Answer, app: &App) {
     if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
         app.watch.warning(&format!("a program failed: {reason}"));
-        app.watch.warning(&format!("this is the ranking of {system} instead"));
+        app.watch.warning(&format!("the nodes come from {system} instead"));
     }
     match (answer.analysis.recognised, answer.ranking().is_empty()) {
-        (false, true) => app.watch.notice("nothing in this base was recognised"),
+        (false, true) => app.watch.notice("nothing in the question was recognised"),
         (false, false) => app.watch.notice(
-            "no name in the question was recognised; these nodes are found by its other words",
+            "no name in the question was recognised; these nodes were found by its other words",
         ),
         (true, true) => app.watch.notice("no node matches"),
         (true, false) => {}
@@ -230,7 +230,7 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Re
             app.watch.warning(&format!("--force: {error}"));
             Ok(())
         }
-        checked => checked.hint("--force answers with it all the same"),
+        checked => checked.hint("--force answers with this bundle anyway"),
     }
 }
 

@@ -66,7 +66,7 @@ pub fn calibrated(
     calibration(&predictions)
 }
 
-/// Describes a router's calibration in words.
+/// Describes a router's calibration in one sentence.
 pub fn told(of: &Calibration) -> String {
     format!(
         "the program of the router's first category is as good as any other on {:.1} % of {} \

@@ -77,7 +77,7 @@ pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Ba
     Ok(labelled)
 }
 
-/// Describes in words how many questions were made, of which kinds, and from how many templates.
+/// Describes the questions that were made: their number, their kinds, and the number of templates.
 pub(crate) fn summary(made: &Synthesis) -> String {
     let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
     format!(

@@ -101,7 +101,7 @@ pub struct Resources {
     pub no_known_answers: bool,
     /// Decides where programs run.
     pub places: Places,
-    /// All queries that will be asked, each after its id; empty if they are not known beforehand.
+    /// Ids and texts of all queries that will be asked; empty if they are not known beforehand.
     pub queries: Arc<[(i64, String)]>,
     /// When set, programs stop.
     pub stop: Arc<AtomicBool>,

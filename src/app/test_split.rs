@@ -62,7 +62,7 @@ pub fn count(base: &Base, app: &App) -> u64 {
     app.home.openings(base).unwrap_or_default()
 }
 
-/// Says in words how often the test split was opened.
+/// Describes how often the test split was opened.
 pub fn told(openings: u64) -> String {
     match openings {
         1 => "test split opened once".to_owned(),

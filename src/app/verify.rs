@@ -1,5 +1,5 @@
-//! Checks that a bundle is intact and reproduces the results that it records, or whether it still
-//! fits its base after the base was updated.
+//! Checks that a bundle is intact and reproduces its recorded results, or that it still fits its
+//! base after an update of the base.
 
 pub mod drift;
 mod programs;
@@ -225,8 +225,8 @@ fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> Result<(), Strin
     dataset.base.verify_queries(&mut |_| {}).map_err(|error| text(&error))
 }
 
-/// Finds the dataset to check the bundle on: the one that the request names, or else the one that
-/// the bundle was made for; `None` if that one is not installed.
+/// Finds the dataset to check the bundle on: the dataset that the request names, or else the
+/// bundle's own; `None` if the bundle's own dataset is not installed.
 fn find(request: &Request, bundle: &Bundle, app: &App) -> Result<Option<Dataset>> {
     if let Some(name) = &request.dataset {
         return dataset::find(name, app).map(Some);

@@ -197,7 +197,7 @@ fn a_bundle_says_where_its_answers_end() {
 
     // Nothing of the base is named, and no word is found: no answer, so no end of it.
     let ran = ask("zyzzyx", &["--json"]);
-    assert!(ran.stderr.contains("nothing in this base was recognised"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing in the question was recognised"), "{}", ran.stderr);
     let nothing = &ran.json_lines()[0];
     assert_eq!((&nothing["recognised"], &nothing["cutoff"]), (&json!(false), &json!(null)));
     assert_eq!(nothing["hits"], json!([]));
@@ -361,7 +361,7 @@ fn what_does_not_hold_is_told() {
     write(&|bundle| {
         bundle.categories[0].params.insert("k".to_owned(), 11.0);
     });
-    verify(&["k is 11, not within 1 and 10"]);
+    verify(&["k is 11, not from 1 to 10"]);
     write(&|bundle| {
         let unknown = SEARCHES.replace("search(", "seek(");
         bundle.categories[0].program = Program::new(&unknown);

@@ -54,7 +54,7 @@ fn a_german_base_is_found_by_inflected_forms_compounds_and_spelled_out_umlauts()
     let world = World::new();
     let said = install(&world, "desk", "", &GERMAN);
     assert!(said.contains("languages: German; ") && said.contains("English only"), "{said}");
-    assert!(said.contains("its words are searched as German"), "{said}");
+    assert!(said.contains("languages of word search: German"), "{said}");
     assert!(world.run(["data", "show", "desk"]).done().contains("languages   German\n"));
     for system in ["bm25", "bm25f"] {
         for (query, node) in [
@@ -89,10 +89,10 @@ fn a_chinese_base_is_found_by_words_inside_a_sentence() {
 fn the_language_of_a_base_can_be_set() {
     let world = World::new();
     let said = install(&world, "desk", "language = \"none\"\n", &GERMAN);
-    assert!(said.contains("its words are searched as none"), "{said}");
+    assert!(said.contains("languages of word search: none"), "{said}");
     assert_eq!(first(&world, "desk", "bm25", "Kuehlschraenken"), None);
     let said = install(&world, "desk", "language = [\"de\", \"en\"]\n", &GERMAN);
-    assert!(said.contains("its words are searched as English and German"), "{said}");
+    assert!(said.contains("languages of word search: English and German"), "{said}");
     assert_eq!(first(&world, "desk", "bm25", "Kuehlschraenken"), Some(0));
     fs::write(world.path("desk/dataset.toml"), "language = \"deutsch\"\n").unwrap();
     let source = world.path("desk").display().to_string();

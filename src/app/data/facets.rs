@@ -42,8 +42,9 @@ pub struct Request {
 pub struct Reply {
     /// Number of nodes that satisfy the conditions.
     pub nodes: usize,
-    /// The counted fields, relations and types, each with its values: in the order of the request
-    /// or, if the request names none, those that most nodes have first, equal numbers by name.
+    /// The counted fields, relations and types, each with its values, in the order of the request.
+    /// If the request names none: sorted by the number of nodes that have them, largest first; ties
+    /// by name.
     #[schema(value_type = Vec<Object>)]
     pub facets: Vec<Facet>,
 }

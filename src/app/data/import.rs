@@ -147,10 +147,10 @@ impl Source {
         if self.edges.len() + self.nodes.len() > 0
             && (self.nodes.is_empty() || self.mapping.is_some())
         {
-            return usage("--edges goes with --nodes, and neither with --mapping".to_owned());
+            return usage("--edges requires --nodes, and --mapping excludes both".to_owned());
         }
         if let Some(file) = self.questions.as_ref().filter(|file| !file.is_file()) {
-            return usage(format!("--questions: no file {}", file.display()));
+            return usage(format!("--questions: {} is not a file", file.display()));
         }
         let input = match (self.format, self.mode) {
             (None, _) if !is_tables => Input::Detected(tables),

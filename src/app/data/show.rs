@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 /// The requested view of a dataset.
-#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+#[expect(clippy::large_enum_variant, reason = "only one reply exists at a time")]
 pub enum Reply {
     /// An overview of the whole dataset.
     Dataset(Overview),
@@ -61,7 +61,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         if self.issues && self.node.is_some() {
-            return Err(AppError::usage(anyhow!("--issues does not go with --node")));
+            return Err(AppError::usage(anyhow!("--issues cannot be combined with --node")));
         }
         let base = app.home.get(&self.name)?;
         let kb = Kb::open(&base.kb_dir())?;

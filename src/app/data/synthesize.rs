@@ -137,8 +137,8 @@ pub struct NodeQuestions {
     pub splits: [usize; 3],
     /// Time that making the questions took, in seconds.
     pub seconds: f64,
-    /// Why the language model gave no more replies, so that there are fewer questions than
-    /// requested; absent if it did not stop.
+    /// Why the language model stopped replying before all questions were made; absent if it did
+    /// not.
     pub stopped: Option<String>,
     /// Quality measures of the questions.
     pub quality: Quality,
@@ -227,7 +227,7 @@ impl Request {
             templates: templates.transpose()?,
         };
         let made = make(&base, &options, requester.as_ref(), app)?;
-        // Users read and edit the files outside the dataset.
+        // Files outside the dataset are for users, who know nodes by their own ids.
         let ids = if self.to.is_some() { Ids::Own(&base.kb) } else { Ids::Numbers };
         let place = self.write(&dataset.base, app, |dir| made.write(ids, dir))?;
         if let Some(opened) = &opened {
@@ -270,7 +270,8 @@ impl Request {
         let seconds = began.elapsed().as_secs_f64();
         let (n, wanted) = (made.all.len(), self.queries.get());
         if n < wanted {
-            app.watch.warning(&format!("{n} of {wanted} questions: the dataset yields no more"));
+            app.watch
+                .warning(&format!("made {n} of {wanted} questions: the dataset yields no more"));
         }
         let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
         made.all.iter().for_each(|one| *kinds.entry(one.kind.name()).or_default() += 1);
@@ -330,7 +331,7 @@ impl Request {
     }
 }
 
-/// Returns the text of `file`, or that of the STaRK benchmark's templates if `file` is `benchmark`.
+/// Returns the text of `file`, or the STaRK benchmark's templates if `file` is `benchmark`.
 fn template_text(file: &str) -> Result<String> {
     match file {
         BENCHMARK_NAME => Ok(BENCHMARK.to_owned()),
@@ -340,8 +341,8 @@ fn template_text(file: &str) -> Result<String> {
     }
 }
 
-/// Returns up to [`MANNER`] training questions of people, freely worded and evenly spread, which
-/// show a model how the users of the base ask.
+/// Returns up to [`MANNER`] training questions that people wrote, without quoted texts, spread
+/// evenly over the split. They show a model how the users of the base ask.
 fn manner(base: &Base) -> Result<Vec<String>> {
     let train = load_split(base, &Split::Train)?;
     let free: Vec<&str> = train
@@ -354,7 +355,7 @@ fn manner(base: &Base) -> Result<Vec<String>> {
     Ok(free.into_iter().step_by(step).map(str::to_owned).collect())
 }
 
-/// Returns the templates in `file`, or those of the STaRK benchmark if `file` is `benchmark`.
+/// Returns the templates in `file`, or the STaRK benchmark's templates if `file` is `benchmark`.
 /// Leaves out templates with types or relations that the base does not have.
 fn templates(kb: &Kb, file: &str, app: &App) -> Result<Vec<Template>> {
     let text = template_text(file)?;

@@ -1,5 +1,5 @@
-//! Imports new data for an installed dataset, or changes single nodes of it, indexes the new
-//! version as the previous one was, and makes it current in one step.
+//! Imports new data for an installed dataset, or changes single nodes. Indexes the new version like
+//! the previous one, and makes it current in one step.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,9 +33,9 @@ pub struct Request {
     /// Replace or add the nodes of this file instead, one JSON object a line: {"id": "T-7", "type":
     /// "ticket", "name": "..", "details": {}, "edges": {"has_customer": ["C-3"]}}
     ///
-    /// A node with the same type and id is replaced, with its details; other nodes are added. The
-    /// edges of a relation that a line names are all edges of the node in this relation; others
-    /// stay.
+    /// A node with the same type and id is replaced, with its details; other nodes are added. If a
+    /// line names a relation, its edges replace all edges of the node in this relation; edges of
+    /// other relations stay.
     #[arg(long, value_name = "FILE", conflicts_with = "Source")]
     #[schema(value_type = Option<String>)]
     pub upsert: Option<PathBuf>,
@@ -133,10 +133,10 @@ impl Serialize for Reply {
             seconds: f64,
             changes: &'a Changes,
             questions: u64,
-            /// Number of the previous version's questions that are kept, and number of those that
-            /// are lost.
+            /// Numbers of the previous version's questions that are kept and that are lost, in this
+            /// order.
             kept_questions: Option<(u64, u64)>,
-            /// What is lost, in words, if so much is lost that the update needs --force.
+            /// Description of the losses; absent if they are too small to need --force.
             #[serde(skip_serializing_if = "Option::is_none")]
             loss: Option<&'a str>,
             /// Whether the new version is current; false after a dry run.

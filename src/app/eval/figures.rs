@@ -38,8 +38,8 @@ pub struct SystemFigures<E, G = E> {
     /// Requests to language models that were sent, and their cost; absent for values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmUse>,
-    /// Requests to language models whose replies were used, cached replies included, and what they
-    /// would cost without a cache; only for rankings, if there are any.
+    /// Requests to language models whose replies were used, cached replies included, and their cost
+    /// without a cache; only for rankings, and absent without requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<LlmUse>,
     /// Number of queries that a language model should have helped with but did not; only for

@@ -146,7 +146,7 @@ pub(super) fn labels(
     Ok(queries.par_iter().map(|query| label(query).unwrap_or_default()).collect())
 }
 
-/// Returns the error that no query has this column. Its hint lists the columns that queries have.
+/// Returns the error for a column that no query has. Its hint lists the columns that queries have.
 fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
     let known: BTreeSet<&str> =
         queries.iter().flat_map(|query| query.metadata.keys().map(String::as_str)).collect();

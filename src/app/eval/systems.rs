@@ -1,5 +1,5 @@
-//! Opens several systems, each with the effort of its language model. Does not depend on what they
-//! are used for.
+//! Opens several systems, each with its effort, which limits the use of a language model. Does not
+//! depend on the purpose of the systems.
 
 use std::sync::Arc;
 
@@ -24,12 +24,13 @@ pub struct Chosen {
 
 /// Opened systems, with the language model that they may use.
 pub(crate) struct Opened {
-    /// The systems, each after its name in results.
+    /// The systems, with their names in results.
     pub(crate) systems: Vec<(String, Box<dyn Retriever>)>,
     pub(crate) assistant: Option<Arc<Assistant>>,
 }
 
-/// Opens all systems on a base. `queries` are all queries that will be asked, each after its id.
+/// Opens all systems on a base. `queries` holds the ids and texts of all queries that will be
+/// asked.
 ///
 /// # Errors
 /// If a system cannot be opened, or needs a language model that is not configured.

@@ -22,7 +22,7 @@ use agent_retrieve::{
     eval::{Latency, SEED, ValueEvaluation, ValueResult, statistics},
 };
 
-/// Number of nodes that a system is asked for in addition to the value.
+/// Number of nodes to request from a system in addition to the value.
 const DEPTH: usize = 20;
 /// Maximum number of failed queries that warnings list per system.
 const MAX_FAILED: usize = 5;
@@ -119,7 +119,7 @@ fn is_synthetic(queries: &[ValuedQuery]) -> bool {
     queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC))
 }
 
-/// Returns the error that options were given which do not apply to values.
+/// Returns the error for options that do not apply to values.
 pub fn not_of_values() -> AppError {
     AppError::usage(anyhow!("--metrics value cannot be combined with --where or output files"))
 }

@@ -10,8 +10,7 @@ use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_optimize::check_queries;
 
-/// With fewer questions in a split than this, little can be learned or proven, and the user is
-/// warned.
+/// Number of questions in a split below which the user is warned: little can be learned or proven.
 const FEW_QUERIES: usize = 30;
 
 /// A base with training and validation queries.

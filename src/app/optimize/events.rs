@@ -117,7 +117,7 @@ fn points(difference: f64) -> f64 {
     (1_000.0 * difference).round() / 10.0 + 0.0
 }
 
-/// Describes in words when programs were first better than every baseline, and by how much.
+/// Describes when programs were first better than every baseline, and by how much.
 pub fn first_better(better: &Milestone) -> String {
     let (what, queries) = match better.scope {
         Scope::Program => ("first program", " that it ran on"),
@@ -135,7 +135,7 @@ pub fn first_better(better: &Milestone) -> String {
     )
 }
 
-/// Describes in words the result of a sequential test, with its statistics.
+/// Describes the result of a sequential test, with its statistics.
 pub fn tested(proof: &Proof) -> String {
     let (verdict, more) = match (proof.proven, proof.needed) {
         (true, _) => ("proven", String::new()),

@@ -29,7 +29,7 @@ pub(super) struct Described {
 /// The language model of a run, ready for requests.
 pub(super) struct Model {
     pub(super) opened: llm::Opened,
-    /// What was spent before this run: 0, or what the server had spent on its model.
+    /// Spending before this run: 0, or the server's earlier spending on its model.
     before: Spending,
 }
 
@@ -44,8 +44,8 @@ impl Model {
         name_in(self.assistant()).unwrap_or_default()
     }
 
-    /// Returns what the run has spent on the model, earlier processes of the run included; for a
-    /// request over a network, only what this process has spent.
+    /// Returns the run's spending on the model, earlier processes of the run included; for a
+    /// request over a network, only the spending of this process.
     pub(super) fn spent(&self) -> Spending {
         self.assistant().llm().ledger().total().since(self.before)
     }
@@ -106,7 +106,7 @@ fn described(request: &Request, app: &App) -> Result<Described> {
 }
 
 /// Opens the language model of a run; `None` if the llm actor does not take part. Reuses the
-/// replies in the run's journal, and counts what they cost against the budget; for a request over a
+/// replies in the run's journal, and counts their cost against the budget; for a request over a
 /// network, does neither.
 ///
 /// # Errors

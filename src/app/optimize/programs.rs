@@ -19,11 +19,12 @@ use agent_sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers, program::Pr
 /// Key in a run's configuration under which the digest of the user's programs is stored.
 pub const PROGRAMS: &str = "programs";
 
-/// Checks that `programs`, given to resume the run in `dir`, are those with which the run began,
-/// and stores them in its journal. If none are given, checks that the journal holds them.
+/// Checks that `programs`, given to resume the run in `dir`, are the programs that the run began
+/// with, and stores them in its journal. If `programs` is empty, checks that the journal holds the
+/// run's programs.
 ///
 /// # Errors
-/// If the programs differ, if none are given and the journal does not hold the run's, or if the
+/// If the programs differ, if the journal must hold the run's programs and does not, or if the
 /// journal cannot be read or written.
 pub(super) fn go_on_with(
     programs: &[UserProgram],

@@ -37,8 +37,9 @@ use agent_sandbox::{Origin, Place, SandboxOptions};
 const SEED: u64 = 1;
 /// Default number of steps of the search actor.
 pub(super) const STEPS: usize = 24;
-/// Default number of steps per category in which the language model improves programs, without its
-/// comparator: what the comparator is worth shows in steps alone. The default with it is 0.
+/// Default number of steps per category in which the language model improves programs, if its
+/// comparator is left out: only such steps show the comparator's effect. Otherwise the default is
+/// 0.
 const STEPS_WITHOUT_COMPARATOR: usize = 3;
 /// Maximum number of numbered run directories of one dataset, such as `mag-0001`.
 const MAX_RUNS: usize = 9_999;
@@ -199,8 +200,8 @@ pub(super) fn config(
     config
 }
 
-/// Returns the default number of improvement steps of the language model per category, at most
-/// `steps`, the number of those of the built-in search.
+/// Returns the default number of improvement steps of the language model per category; at most
+/// `steps`, the number of steps of the search actor.
 fn default_llm_steps(without: &[Ablation], steps: usize) -> usize {
     match without.contains(&Ablation::Comparator) {
         true => STEPS_WITHOUT_COMPARATOR.min(steps),
@@ -222,8 +223,8 @@ struct Recorded {
     avatar_tools: bool,
 }
 
-/// Returns the options of a run: those of the request; missing ones from the run's configuration,
-/// or else the defaults.
+/// Returns the options of a run: each from the request, or else from the run's configuration, or
+/// else the default.
 ///
 /// # Errors
 /// If an option of the configuration is out of its bounds or of another type.

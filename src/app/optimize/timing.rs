@@ -52,13 +52,12 @@ impl Stopwatch {
         }
     }
 
-    /// Records that step `step` of the part `phase` is running; if another step was running, ends
-    /// that one.
+    /// Records that step `step` of the part `phase` is running; ends the previous step, if any.
     pub(super) fn at(&mut self, phase: &'static str, step: usize) {
         if self.present.is_none_or(|(name, at, ..)| (name, at) != (phase, step)) {
             self.close();
             self.present = Some((phase, step, Instant::now(), self.waited()));
-            // A killed run has times too.
+            // Written now and then, so that a killed run keeps its times.
             if self.kept.elapsed() >= BETWEEN_WRITES {
                 self.keep();
             }
@@ -86,8 +85,8 @@ impl Stopwatch {
         self.earlier.and(&self.now)
     }
 
-    /// Ends the current step and adds its time to its part, and the time of waiting to that of
-    /// [`WAITING`].
+    /// Ends the current step. Adds its time without waiting for the model to its part, and the time
+    /// of waiting to the part [`WAITING`].
     fn close(&mut self) {
         if let Some((phase, step, since, waited_before)) = self.present.take() {
             let waited = self.waited().saturating_sub(waited_before);
@@ -98,7 +97,7 @@ impl Stopwatch {
         }
     }
 
-    /// Returns for how long the run has waited for the model in this process.
+    /// Returns the time that the run has waited for the model in this process.
     fn waited(&self) -> Duration {
         Duration::from_millis(self.waited.load(Ordering::Relaxed))
     }

@@ -217,7 +217,7 @@ fn answers(
         let name = request.dataset.as_deref().unwrap_or(made_for);
         return Ok((Some(of_journal(a, b, &queries_of(name, sources, app))?), Vec::new()));
     }
-    // The request does not ask to run programs, and it may be impossible.
+    // Programs run only on request, since running them may be impossible.
     if !request.measure && !request.ablate && request.dataset.is_none() {
         app.watch.notice(
             "the journal has no results of both programs on the same queries; --measure runs them",

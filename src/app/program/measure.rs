@@ -23,7 +23,7 @@ use agent_retrieve::{
 use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 
-/// Which queries programs are compared on; never those of the test split.
+/// Split of the queries that programs are compared on; never the test split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
@@ -138,7 +138,7 @@ impl Ground {
     /// Returns the parameters that a program declares.
     ///
     /// # Errors
-    /// Says in words why the program does not compile or its parameters are invalid.
+    /// If the program does not compile or its parameters are invalid, with the reason as text.
     pub fn declared(&self, program: &Program) -> Result<Vec<agent_sandbox::Param>, String> {
         let compiled = self.runtime.compile(program).map_err(|failure| failure.to_string())?;
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())

@@ -77,7 +77,7 @@ fn parse_params(text: &str) -> Result<ParamValues, String> {
 
 /// The result of running a program.
 pub struct Reply {
-    /// The program's ranking and what it used, or how it failed.
+    /// The program's ranking and resource usage, or its failure.
     pub outcome: Result<Outcome, Failure>,
     run: Option<Run>,
 }

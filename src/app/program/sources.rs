@@ -47,7 +47,7 @@ impl Place {
     /// Reads the programs of the run or bundle.
     ///
     /// # Errors
-    /// If not exactly one of run and bundle is named, or if that one cannot be read.
+    /// If both or neither of run and bundle are named, or if the named one cannot be read.
     pub fn read(&self, app: &App) -> Result<Sources> {
         let given = self.given()?;
         if self.bundle.is_some() {
@@ -65,12 +65,12 @@ impl Place {
     }
 }
 
-/// A phrasing of plain questions, with the words that distinguish it from the others.
+/// A phrasing of plain questions, with the words that distinguish it from other phrasings.
 #[derive(Debug, Serialize)]
 pub struct PhrasingRecord {
     /// The metapaths from the names to the answers, as text.
     pub metapaths: Vec<String>,
-    /// Whether the questions are those of the lexicon; otherwise they are training questions.
+    /// Whether the questions come from the lexicon; otherwise they are training questions.
     pub written: bool,
     /// Number of questions.
     pub questions: u32,
@@ -82,7 +82,7 @@ pub struct PhrasingRecord {
 /// Returns the phrasings of plain questions in a bundle, or in the bundle of a run.
 ///
 /// # Errors
-/// If not exactly one of run and bundle is named, or the bundle cannot be read.
+/// If both or neither of run and bundle are named, or the bundle cannot be read.
 pub fn lexicon(place: &Place, app: &App) -> Result<Vec<PhrasingRecord>> {
     let phrasings = read_bundle(place.given()?, None, app)?.phrasings.unwrap_or_default().0;
     let mut n_with: BTreeMap<&str, usize> = BTreeMap::new();

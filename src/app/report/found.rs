@@ -130,7 +130,7 @@ pub(super) fn found(
 ) -> Result<Findings> {
     let config = journal.config();
     let bundle = sources.bundle.as_ref();
-    // An unfinished run does not record it; its dataset does, if installed.
+    // An unfinished run does not record whether its questions are synthetic; its dataset does.
     let made = |name: &str| load_split(&app.home.get(name).ok()?, &Split::Val).ok();
     let is_synthetic = match bundle {
         Some(bundle) => bundle.provenance.synthetic,
@@ -252,8 +252,8 @@ fn systems(measured: &Measured) -> Result<Vec<Value>> {
     measured.systems.iter().map(row).collect()
 }
 
-/// Returns how many queries lost their answers in each way, and all causes, those with the largest
-/// possible gain first.
+/// Returns the number of queries with each kind of loss, and all causes, the largest possible gain
+/// first.
 fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Value {
     let all = || explained.iter().filter_map(|one| one.loss.as_ref());
     let kinds = Kind::ALL.into_iter().filter_map(|kind| {

@@ -22,8 +22,8 @@ use agent_optimize::{
     trial::{TRIAL, Trial},
 };
 
-/// Maximum number of programs in a record; `_STEPS` is that of steps. Both are the same as in
-/// `web/src/run.ts`.
+/// Maximum number of programs in a record; `_STEPS` is the maximum number of steps. Both equal the
+/// limits in `web/src/run.ts`.
 const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
 /// Approximate maximum number of points in a curve.
@@ -68,8 +68,8 @@ pub struct RunNow {
     accepted: usize,
     /// Number of programs that were proposed.
     programs: usize,
-    /// Programs that answer at least one validation query best; those that answer most queries best
-    /// come first.
+    /// Programs that answer at least one validation query best, sorted by the number of such
+    /// queries, the largest first.
     archive: Vec<Archived>,
     /// The current program of each category, with the program's scores on validation queries.
     #[schema(value_type = Vec<serde_json::Value>)]
@@ -250,8 +250,8 @@ fn done(record: &Record) -> u64 {
     numbers.len() as u64
 }
 
-/// Returns the number of steps that a run plans to improve programs: those of the search actor, and
-/// for each category those of the language model. `categories` is the number of categories.
+/// Returns the number of steps that a run plans to improve programs: the steps of the search actor,
+/// and for each category the steps of the language model. `categories` is the number of categories.
 fn planned(record: &Record, categories: u64) -> Option<u64> {
     let of_model = record.planned_model_steps.map(|each| each.saturating_mul(categories));
     record.planned_steps.map(|planned| planned.saturating_add(of_model.unwrap_or(0)))

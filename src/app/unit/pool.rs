@@ -127,7 +127,7 @@ pub fn next(pool: &PoolDir, worker: &Registered, left_out: &BTreeSet<PathBuf>) -
 /// The pool that a run owns.
 pub struct Pool {
     dir: PoolDir,
-    /// Name of the base on which programs run; `fingerprint` is that of its index.
+    /// Name of the base on which programs run; `fingerprint` belongs to its index.
     dataset: String,
     fingerprint: String,
     watch: Arc<dyn Watch>,
@@ -276,7 +276,7 @@ impl Pool {
                     }
                     left.retain(|&other| other != unit);
                 }
-                // Running a program reports the stop.
+                // Running a program returns the error for the stop.
                 None if self.stop.load(Ordering::Relaxed) => return here(&[0]),
                 None if left.len() == before => thread::sleep(LOOK),
                 None => {}
@@ -306,8 +306,8 @@ impl Pool {
     }
 }
 
-/// Returns the last of the units `left` that this process can compute now, with its claim: one that
-/// no other process has claimed, or without a claim one whose holder is among `late`.
+/// Returns the last unit in `left` that this process can compute now: an unclaimed unit, with a new
+/// claim; or a unit whose holder is in `late`, without a claim.
 fn next_here(units: &Units, left: &[u64], late: &BTreeSet<String>) -> Option<(u64, Option<Claim>)> {
     left.iter().rev().find_map(|&unit| match units.claim(unit) {
         None if !late.contains(&units.signed_by(unit)) => None,

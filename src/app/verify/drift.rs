@@ -110,7 +110,7 @@ impl Session {
         let queries = load_split(&dataset.base, &Split::Val)?;
         if queries.is_empty() {
             return Err(anyhow!("\"{name}\" has no validation queries to compare with"))
-                .hint("give the questions with the update, or label some");
+                .hint("include questions in the update, or label some");
         }
         let llm = llm::open_for_programs(&bundle, app);
         let llm = llm.hint("its programs ask a language model")?;

@@ -33,7 +33,8 @@ pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
     }
     if failed.is_empty() {
         let n = bundle.categories.len();
-        failed.push(Check::ok("program", format!("{n} compile, parameters are within bounds")));
+        failed
+            .push(Check::ok("program", format!("all {n} compile, with parameters within bounds")));
     }
     Ok(failed)
 }
@@ -48,11 +49,11 @@ fn check_one(sandbox: &ChosenSandbox, category: &Category) -> Result<(), String>
     let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
     for (name, &value) in &category.params {
         let Some(param) = declared.iter().find(|param| param.name == *name) else {
-            return Err(format!("it declares no parameter {name}"));
+            return Err(format!("the program declares no parameter {name}"));
         };
         if !(param.min <= value && value <= param.max) {
             let (min, max) = (param.min, param.max);
-            return Err(format!("{name} is {value}, not within {min} and {max}"));
+            return Err(format!("{name} is {value}, not from {min} to {max}"));
         }
     }
     match missing_function(sandbox, &compiled, category) {
@@ -79,7 +80,7 @@ fn missing_function(
     (!known && !of_nothing).then(|| call.to_owned())
 }
 
-/// Implements all tools such that they find nothing.
+/// An implementation of all tools that finds nothing.
 struct Nothing;
 
 impl ToolHost for Nothing {

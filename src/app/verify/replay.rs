@@ -1,5 +1,5 @@
 //! Answers the validation queries again: the scores of the bundle, of its categories and of the
-//! baselines must be exactly those that the bundle records.
+//! baselines must equal the scores that the bundle records exactly.
 //!
 //! If a program fails on a query, the default candidates of the query replace the program's
 //! ranking, as when the bundle was frozen.
