@@ -58,8 +58,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         reply.with_cited(|cited| print(prose, &reply.base.kb, cited, ctx))?;
     }
     match prose.is_refused() {
-        true => Err(anyhow!("nothing that was found supports an answer"))
-            .hint("ask in other words, or find nodes with another --system"),
+        true => Err(anyhow!("no retrieved node supports an answer"))
+            .hint("rephrase the question, or find nodes with another --system"),
         false => Ok(Exit::Done),
     }
 }

@@ -10,7 +10,7 @@ use crate::{Context, Exit, plain, table};
 /// Answer a question with several systems, side by side
 ///
 /// Prints, for each rank, the id and name of the node at that rank in each system. If a system
-/// fails, the rankings of the others are still printed, and the exit status is 1.
+/// fails, the other rankings are still printed, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

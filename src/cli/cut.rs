@@ -89,7 +89,8 @@ mod linux {
         let mut length = 0;
         loop {
             let mut byte = 0u8;
-            // SAFETY: one byte is read into one byte. The process ends soon, so calls do not count.
+            // SAFETY: one byte is read into one byte. The process ends soon, so the cost of one
+            // call per byte does not matter.
             let n = unsafe { libc::read(file, (&raw mut byte).cast(), 1) };
             if n != 1 {
                 return None;

@@ -53,7 +53,7 @@ pub(super) enum Command {
     /// Import a dataset again or change single nodes, index it as before, and replace it in one
     /// step
     ///
-    /// Give all data with --from, or what changes with --upsert and --delete. The old dataset
+    /// Give all data with --from, or only the changes with --upsert and --delete. The old dataset
     /// answers until the new one is indexed, and queries that are running finish on the old one.
     /// The old questions are kept if the new data bring none. Prints the changes. Except with the
     /// built-in embedder, texts that were embedded before are not embedded again.

@@ -28,8 +28,8 @@ const QUESTION: &str = "Answer with the one word ready.";
 
 /// Check the home directory and everything installed in it
 ///
-/// Reads all files of all datasets and compares them with their recorded digests. For each fault
-/// found, prints a remedy, and exits with status 1.
+/// Reads all files of all datasets and compares them with their recorded digests. Prints a remedy
+/// for each fault. Exits with status 1 if there is a fault.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON line per check, with check, status, detail and remedy
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     checks.extend(unfinished(&names, ctx));
     if names.is_empty() {
-        let none = Check::new("datasets", Status::Note, "none is installed");
+        let none = Check::new("datasets", Status::Note, "no dataset is installed");
         checks.push(none.remedy("import one with `agent data import --name N --from DIR`"));
     }
     if args.json {
@@ -149,7 +149,7 @@ fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     let configured = match llm::configured(ctx, args.model.as_deref()) {
         Ok(Some(configured)) => configured,
         Ok(None) => {
-            let none = Check::new(check, Status::Note, "none is configured");
+            let none = Check::new(check, Status::Note, "no model is configured");
             return Ok(vec![none.remedy(llm::REMEDY)]);
         }
         Err(error) => return Ok(vec![Check::new(check, Status::Broken, error.message())]),
@@ -219,7 +219,7 @@ fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     hidden.into_iter().map(check).collect()
 }
 
-/// Returns the directory that holds all bases; none if the path of a base cannot be formed.
+/// Returns the directory that holds all bases; `None` if the path of a base cannot be formed.
 fn bases_dir(ctx: &Context) -> Option<PathBuf> {
     Some(ctx.home.path_of("x").ok()?.parent()?.to_path_buf())
 }
@@ -239,7 +239,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let check = format!("dataset {name}");
     let base = match ctx.home.get(name) {
         Ok(base) => base,
-        // It was removed after it was listed, or is a plain file.
+        // The base was removed after it was listed, or is a plain file.
         Err(DatasetError::UnknownName { .. }) => return Vec::new(),
         Err(error) => {
             return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];

@@ -98,8 +98,8 @@ pub(super) fn add(command: Command) -> Command {
     })
 }
 
-/// Appends an example to the help of the subcommand that `words` begin with or, if they begin with
-/// none, to the help of `command`.
+/// Appends an example to the help of the subcommand that the first words of `words` name, or to the
+/// help of `command` if they name no subcommand.
 fn at(command: Command, words: &[&str], example: &str) -> Command {
     match words.split_first() {
         Some((name, rest)) if command.find_subcommand(name).is_some() => {

@@ -110,9 +110,9 @@ fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     all.iter().zip(hits).map(told).collect()
 }
 
-/// Returns the reason for a hit in at most `room` characters (none: no limit): the paths to the
-/// node from the entities that the question names or, if there are none, the words that it shares
-/// with the question.
+/// Returns the reason for a hit in at most `room` characters, or without limit if `room` is `None`:
+/// the paths to the node from the entities that the question names or, if there are none, the words
+/// that it shares with the question.
 pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());
     let paths: Vec<_> = first.chain(&hit.further_paths).collect();

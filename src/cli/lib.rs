@@ -89,9 +89,9 @@ const MORE_THREADS: &str = "raise the limit on processes (`ulimit -u`, or of the
 const MAX_THREADS: usize = MAX_WORKERS;
 /// Size, in bytes, of the stack of the thread that runs a command; only touched pages cost memory.
 const STACK_BYTES: usize = 8 << 20;
-/// Time that a command has to end by itself after the first Ctrl-C; then the process is ended. That
-/// is safe at any point: files are published by renaming, and the records of a run are consistent
-/// at every moment.
+/// Time that a command has to end by itself after the first Ctrl-C; then the process is ended.
+/// Ending is safe at any point: files are published by renaming, and the records of a run are
+/// always consistent.
 const TIME_TO_END: Duration = Duration::from_millis(850);
 /// Time limit for writing the message that the command was interrupted.
 const TIME_TO_TELL: Duration = Duration::from_millis(50);
@@ -488,7 +488,7 @@ fn colours_stderr() -> bool {
 /// keeps the returned guard until the process ends.
 fn start_log(verbose: u8) -> impl Sized {
     let default = match verbose {
-        // They warn of a failed device and of repeated requests, which make a command take longer.
+        // These crates warn of a failed device and of repeated requests, which slow a command down.
         0 => "error,agent_embed=warn,agent_remote=warn",
         1 => "agent=info",
         _ => "agent=debug",
@@ -507,7 +507,7 @@ fn start_log(verbose: u8) -> impl Sized {
     let (spans, export) = otlp::layer().unzip();
     #[cfg(not(feature = "otlp"))]
     let (spans, export) = (None::<tracing_subscriber::layer::Identity>, ());
-    // It fails only if a log is already installed.
+    // Fails only if a log is already installed.
     let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
     export
 }

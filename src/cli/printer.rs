@@ -56,9 +56,9 @@ pub(super) struct Printer {
     is_watched: bool,
     /// The progress lines shown on stderr.
     pub(super) bars: MultiProgress,
-    /// Width that tables are fitted to, in terminal columns; none if unknown.
+    /// Width that tables are fitted to, in terminal columns; `None` if unknown.
     width: Option<u16>,
-    /// Message on how to resume the command after an interrupt; none if it cannot be resumed.
+    /// Message on how to resume the command after an interrupt; `None` if it cannot be resumed.
     way_on: Mutex<Option<String>>,
 }
 
@@ -153,7 +153,7 @@ impl Printer {
         }
     }
 
-    /// Returns the width for lines of text, in terminal columns; none if unknown.
+    /// Returns the width for lines of text, in terminal columns; `None` if unknown.
     pub(super) fn columns(&self) -> Option<usize> {
         self.width.map(usize::from)
     }
@@ -184,7 +184,7 @@ impl Printer {
         }
     }
 
-    /// Returns the message on how to resume the command after an interrupt; none if it cannot be
+    /// Returns the message on how to resume the command after an interrupt; `None` if it cannot be
     /// resumed.
     pub(super) fn way_on(&self) -> Option<String> {
         self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -214,7 +214,7 @@ impl Watch for Printer {
 }
 
 /// Returns the width for tables in terminal columns: the value of COLUMNS or, without it, the width
-/// of the terminal on stdout. None if that is unknown or below [`LEAST_WIDTH`].
+/// of the terminal on stdout. `None` if the width is unknown or below [`LEAST_WIDTH`].
 fn width() -> Option<u16> {
     let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
@@ -256,9 +256,9 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Wraps a text between words into lines of at most `width` terminal columns (none: one line). The
-/// first line is indented by `indent` spaces, the others by `hanging`. A word that is too long gets
-/// its own line.
+/// Wraps a text between words into lines of at most `width` terminal columns; `None` means one
+/// line. The first line is indented by `indent` spaces, further lines by `hanging`. A word that is
+/// too long gets its own line.
 pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<usize>) -> String {
     let mut lines = " ".repeat(indent);
     let (mut column, mut begins) = (indent, true);

@@ -111,9 +111,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if reply.answer.stand_in.is_some() { Exit::Failed } else { Exit::Done })
 }
 
-/// Returns the predicted end of the answers, if known. `None` too if the question names nothing in
-/// the base and has words that match no hit: the prediction was learned from questions that were
-/// understood.
+/// Returns the predicted end of the answers, if known. Also `None` if the question names nothing in
+/// the base and has words that match no hit, since the prediction was learned from questions that
+/// were understood.
 fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
     if !record.recognised && !record.understood.unused.is_empty() {
         return None;

@@ -66,7 +66,7 @@ fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
         Some(out) => out.to_owned(),
         None => {
             let page = reply.dir.join(DEFAULT_FILE);
-            // The run may be of another person; nothing outside of it is replaced unasked.
+            // The run may belong to another person: a link in it must not replace a file elsewhere.
             files::refuse_link(&page)
                 .with_context(|| format!("cannot write {}", page.display()))?;
             page

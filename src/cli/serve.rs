@@ -123,7 +123,7 @@ fn host_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a server needs: its options, and the language model that it uses.
+/// Resources of a server: its options, and the language model that it uses.
 pub(super) struct Serving {
     /// Options of the server, with its bases and bundles opened.
     pub(super) options: Options,
@@ -189,8 +189,8 @@ impl ServedArgs {
         Ok(false)
     }
 
-    /// Opens the bases that are served: those of the bundles, with the bundles, then those of
-    /// `--base`.
+    /// Opens the bases to serve: first the bases of the bundles, with the bundles, then the bases
+    /// of `--base`.
     fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
         let places = self.sandbox.places(ctx)?;
         let opening = Opening {

@@ -290,10 +290,10 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
-/// Returns the task of a plan: the dataset and what its units compute.
+/// Returns the task of a plan: the dataset and the work of its units.
 ///
 /// # Errors
-/// If the task cannot be read, or asks for other numbers of nodes than the command line allows.
+/// If the task cannot be read, or if its number of nodes is out of the bounds of the command line.
 fn task_of(units: &Units) -> Result<Task> {
     let task = serde_json::from_value(units.task().clone());
     let dir = units.dir().display();

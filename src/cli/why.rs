@@ -21,8 +21,8 @@ const MAX_FEATURES: usize = 6;
 /// Minimum absolute gain of a feature that is printed.
 const LEAST_GAIN: f32 = 0.05;
 
-/// Returns the explanation of a hit as text, wrapped to `width` terminal columns (none: not
-/// wrapped); empty if the hit has none.
+/// Returns the explanation of a hit as text, wrapped to `width` terminal columns, or not wrapped if
+/// `width` is `None`; empty without an explanation.
 pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for part in hit.explanation.iter().flat_map(|tree| &tree.children) {

@@ -58,7 +58,7 @@ fn the_doctor_finds_what_is_broken() {
     let world = World::indexed();
     let checks = world.run(["doctor", "--json"]).json_lines();
     let is_fine = |check: &serde_json::Value| {
-        check["status"] == "ok" || check["detail"] == "none is configured"
+        check["status"] == "ok" || check["detail"] == "no model is configured"
     };
     assert!(checks.iter().all(is_fine), "{checks:?}");
 

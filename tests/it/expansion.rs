@@ -92,7 +92,7 @@ fn an_answer_keeps_only_what_was_found_and_confirmed() {
     );
     assert_eq!(server.asked(), 3);
     let moon = asked(&world, &server, &["answer", "tiny", "which dart was on the moon?"]);
-    moon.fails(1, &["nothing that was found supports an answer", "--system"]);
+    moon.fails(1, &["no retrieved node supports an answer", "--system"]);
     let dry = asked(&world, &server, &[&answer[..], &["--check", "--dry-run", "--json"]].concat());
     assert_eq!(dry.json_lines()[0]["calls"], json!([2, 4]));
     assert_eq!(server.asked(), 4);

@@ -97,7 +97,7 @@ fn doctor_tells_what_is_configured_and_asks_nobody() {
     // A key alone is for embeddings: it asks no model to be named.
     let ran = doctor(&world, &[], &[("OPENAI_API_KEY", KEY)]);
     assert_eq!(ran.status, 0);
-    tells(&ran, 0, "note", &["none is configured"]);
+    tells(&ran, 0, "note", &["no model is configured"]);
     assert!(ran.stdout.contains("--model M") && ran.stdout.contains("OPENAI_BASE_URL"));
     let ran = doctor(&world, &[], &[("AGENT_MODEL", "m")]);
     assert_eq!(ran.status, 1);

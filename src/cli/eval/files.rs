@@ -24,7 +24,7 @@ use agent_retrieve::eval::{
 /// Placeholder for the system's name in the name of a run file.
 const SYSTEM: &str = "{system}";
 
-/// Output files of an evaluation that were asked for, each with its path.
+/// Requested output files of an evaluation, each with its path.
 pub(super) struct Files {
     runs: Vec<(PathBuf, Output)>,
     qrels: Option<(PathBuf, Output)>,
@@ -32,8 +32,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens the output files before the evaluation, so that a file that cannot be written is found
-    /// before anything is measured.
+    /// Opens the output files before the evaluation, so that an unwritable file fails before
+    /// anything is measured.
     ///
     /// # Errors
     /// If several systems would share a run file, a file cannot be written, or the evaluation

@@ -31,8 +31,8 @@ pub(super) enum Format {
     Csv,
 }
 
-/// Prints, below figures on the test split, how often that split was opened; nothing if `openings`
-/// is none, or in CSV.
+/// Prints, below figures on the test split, how often that split was opened; prints nothing if
+/// `openings` is `None` or the format is CSV.
 pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<Exit> {
     if let Some(openings) = openings.filter(|_| format != Format::Csv) {
         ctx.printer.data(&format!("\n{}\n", test_split::told(openings)))?;
@@ -113,8 +113,8 @@ pub(super) fn print(
     differences(systems).print(format, ctx)
 }
 
-/// Returns each evaluation with the name of its group and of its system: first those over all
-/// queries, then those of each group. Within a group, systems keep their order.
+/// Returns each evaluation with the name of its group and of its system: first the evaluations over
+/// all queries, then the evaluations of each group. Within a group, systems keep their order.
 pub(super) fn evaluations<'a, E, G>(
     systems: &'a [SystemFigures<E, G>],
     all: impl Fn(&'a E) -> &'a G,

@@ -21,10 +21,10 @@ use agent_optimize::trial::mean;
 /// Maximum number of characters to show for a call or a reason.
 const MAX_CALL: usize = 200;
 
-/// Explained queries, and what the report needs to describe them.
+/// Explained queries, and the data that the report needs to describe them.
 pub(super) struct Report<'a> {
     pub(super) dataset: &'a str,
-    /// Name of the split; none for a query given on the command line.
+    /// Name of the split; `None` for a query given on the command line.
     pub(super) split: Option<String>,
     pub(super) system: String,
     pub(super) explainer: &'a Explainer,
@@ -139,7 +139,7 @@ impl Report<'_> {
         let n = self.explained.len();
         let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
         ctx.watch.notice(&format!(
-            "{lost} of {n} queries do not have an answer first; mrr {:.1}; gains are upper bounds \
+            "{lost} of {n} queries have no correct answer at rank 1; mrr {:.1}; gains are upper bounds \
              in points of mrr",
             100.0 * self.mrr()
         ));
@@ -154,7 +154,8 @@ impl Report<'_> {
             ];
             let routed = group.causes.iter().map(|cause| (cause, ""));
             let within = group.within.iter().map(|cause| (cause, "of these "));
-            // Losses within the programs of queries that were not routed follow that kind.
+            // "Not routed" comes after all other kinds, then the losses of these queries in the
+            // program of their own category.
             let order = |pair: &(&Cause, &str)| {
                 (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
             };

@@ -1,6 +1,6 @@
 //! Prints the result of a run: its bundle against the best baseline, the same by question type,
-//! figures on the test split if it was opened, what is still unproven, and the next command. Does
-//! not depend on how programs were found.
+//! figures on the test split if it was opened, unproven results, and the next command. Does not
+//! depend on how programs were found.
 
 use crate::{Context, Exit, eval::signed, printer::short_labels, table};
 use agent_app::{

@@ -45,7 +45,7 @@ pub(crate) struct Session {
 pub(crate) struct Answered {
     /// Output line, JSON without a line break.
     pub(crate) json: String,
-    /// Why the bundle did not answer the question; none if it did.
+    /// Why the bundle did not answer the question; `None` if it did.
     pub(crate) failure: Option<Failure>,
     /// Whether a language model should have helped but did not.
     pub(crate) unassisted: bool,
@@ -99,7 +99,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         }
     };
     let (mut line, mut exit, mut unassisted) = (0, Exit::Done, 0);
-    // Reads files of the system, so it is asked for once.
+    // `all_threads` reads system files, so it is called once.
     let per_block = PER_THREAD * all_threads();
     loop {
         let lines = next_lines(&mut *input, &mut line, from, per_block)?;

@@ -9,11 +9,10 @@ use agent_optimize::record::{
 
 /// Print the steps of a run, one per line
 ///
-/// Prints, for each step in the order of the journal: its number and kind, the category, the
-/// proposer, the change, and the queries that the step ran on: the name of their set and their
-/// number. A trial also has its mean reciprocal rank in percent. A test of a change has the
-/// difference of the mean reciprocal ranks in percentage points, its p-value, and whether the
-/// change was kept.
+/// Prints the steps in the order of the journal, each with number, kind, category, proposer and
+/// change, and with the name and size of the set of queries that it ran on. A trial also has its
+/// mean reciprocal rank in percent. A test of a change has the difference of the mean reciprocal
+/// ranks in percentage points, its p-value, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

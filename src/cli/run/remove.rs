@@ -30,13 +30,13 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    // All are checked before any is removed.
+    // Check all runs before removing any.
     let found: Result<Vec<PathBuf>> = args.runs.iter().map(|run| removable(run, ctx)).collect();
     for dir in found? {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let aside = named::runs_dir(&ctx.home).join(format!("{REMOVED}{name}"));
         let failed = || format!("cannot remove {}", dir.display());
-        // An interrupted removal of an earlier run of this name may have left it.
+        // An interrupted removal of an earlier run of this name may have left the directory.
         if aside.exists() {
             fs::remove_dir_all(&aside).with_context(failed)?;
         }
@@ -57,7 +57,7 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, ctx)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
     let known = named::run_dirs(&ctx.home)?.into_iter().find(|known| place(known) == place(&dir));
-    // Take the entry of the home: if it is a link, the target of the link stays.
+    // Take the entry in the home directory: if it is a link, only the link is removed.
     let hint = "remove the directory yourself if nothing else is in it";
     let Some(dir) = known else {
         let runs = named::runs_dir(&ctx.home);
@@ -67,7 +67,7 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     if !is_run(&dir) {
         return Err(AppError::usage(anyhow!("{} is not a run", dir.display()))).hint(hint);
     }
-    // This includes runs that are frozen or cannot be read.
+    // Frozen and unreadable runs are checked too.
     if let Some(pid) = journal::writer_pid(&dir) {
         return Err(anyhow!("the run in {} is being written by process {pid}", dir.display()))
             .hint("interrupt it first");

@@ -193,7 +193,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Opens the base of a task with its index, and what the systems on it need, such as the
+    /// Opens the base of a task with its index, and the resources of the systems on it, such as the
     /// language model that programs of the bundle ask.
     fn indexed(
         &self,

@@ -20,8 +20,8 @@ use agent_ground::pool_dir::PoolDir;
 /// doubles each time.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
 
-/// Number of jobs in a row that end a worker if they fail, since the cause is then probably its
-/// own.
+/// Number of consecutive failed jobs after which a worker ends, since the cause is then probably
+/// the worker itself.
 const FAILED_IN_A_ROW: usize = 3;
 
 /// Run trials of `agent optimize --pool DIR` until interrupted or idle
