@@ -1,5 +1,5 @@
-//! Access control: keys with scopes, of which only digests are stored, and the host names that a
-//! server answers to. Does not depend on what requests do.
+//! Access control: API keys with scopes, and the host names that a server answers to. Of keys, only
+//! digests are stored. Does not depend on what requests do.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use agent_ground::files;
 
 /// Number of random bytes in a key.
 const KEY_BYTES: usize = 24;
-/// Prefix of every key, by which people and secret scanners recognize one.
+/// Prefix of every key, so that people and secret scanners recognize keys.
 const PREFIX: &str = "agent-";
 /// Maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -33,11 +33,12 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub enum Scope {
     /// Questions and other requests that only read.
     Read,
-    /// All requests, also those that replace bases and bundles or run programs and operations.
+    /// All requests, including requests that replace bases and bundles or run programs and
+    /// operations.
     Admin,
 }
 
-/// The keys of a home directory. Holds the name, the scope and a digest of each, never the key
+/// The keys of a home directory. Holds the name, scope and digest of each key, never the key
 /// itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Keys {
@@ -197,8 +198,8 @@ impl Keys {
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Returns the names of the loopback interface and those of `further`. Ports are ignored; an
-    /// IPv6 address may have brackets.
+    /// Returns the names of the loopback interface and the names in `further`. Ports are ignored;
+    /// an IPv6 address may have brackets.
     pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let written = |host: String| match host.parse::<Ipv6Addr>() {
@@ -208,9 +209,9 @@ impl Hosts {
         Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
-    /// Whether a request is meant for this server: of its `Host`, its `Origin` and the host in its
-    /// URI, all that are present must be known names. Without this check, any web page could send
-    /// requests through the browser of whoever reads the page.
+    /// Whether a request is meant for this server: its `Host`, its `Origin` and the host in its
+    /// URI, if present, must be known names. Without this check, any web page could send requests
+    /// through the browsers of its readers.
     pub(super) fn accept(&self, request: &Request) -> bool {
         let all = |name| request.headers().get_all(name).into_iter();
         let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_owned();

@@ -31,7 +31,7 @@ pub(super) struct Ask {
     /// The question; omit it with `plan`.
     #[serde(default)]
     pub(super) question: String,
-    /// A plan to run instead of a question, as the field `plan` of an answer holds it.
+    /// A plan to run instead of a question, in the format of `plan` in an answer.
     #[schema(value_type = Option<Object>)]
     pub(super) plan: Option<Value>,
     /// Name of the base; optional if the server has only one.
@@ -43,8 +43,8 @@ pub(super) struct Ask {
     /// question.
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub(super) reading: Option<NonZeroUsize>,
-    /// Which questions the language model reads: 0 none, 1 those that the rules do not understand,
-    /// 2 all. The effort of the server is the maximum and the default.
+    /// Questions that the language model reads: 0 none, 1 questions that the rules do not
+    /// understand, 2 all. The effort of the server is the maximum and the default.
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
@@ -140,9 +140,9 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String> {
     Ok(told)
 }
 
-/// Answers a question with a table of at most `rows` rows. `effort` says which questions the model
-/// reads: none, those that the rules do not understand, or all. If the model fails, the rules
-/// answer or say why they cannot.
+/// Answers a question with a table of at most `rows` rows. `effort` selects the questions that the
+/// model reads: none, questions that the rules do not understand, or all. If the model fails, the
+/// rules answer or say why they cannot.
 async fn tabled(
     server: &Server,
     opened: &Arc<Opened>,

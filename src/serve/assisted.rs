@@ -33,9 +33,9 @@ impl Server {
         })
     }
 
-    /// Answers a question with a bundle, which uses the model as `effort` says: `ask` gets the
-    /// answer from the bundle, `tell` formats the answer. If the model fails, the bundle answers
-    /// without the model.
+    /// Answers a question with a bundle, which uses the model up to `effort`: `ask` gets the answer
+    /// from the bundle, `tell` formats the answer. If the model fails, the bundle answers without
+    /// the model.
     ///
     /// # Errors
     /// The error of `ask` or `tell`, or [`Refused`] if there is no answer in time.

@@ -1,6 +1,6 @@
-//! Answers many questions in one request: the body has a line of JSON for each question, the reply
-//! one for each answer, in the same order. Answers are sent while questions still arrive. Does not
-//! depend on how a question is answered.
+//! Answers many questions in one request. The body has one line of JSON per question; the reply has
+//! one line of JSON per answer, in the same order. Answers are sent while questions still arrive.
+//! Does not depend on how a question is answered.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

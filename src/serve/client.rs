@@ -1,5 +1,5 @@
 //! Clients, and the bounded number of slots that they share, such as for running jobs. With several
-//! keys, one key takes at most half of the slots of a kind, so that no key shuts out the others.
+//! keys, one key takes at most half of the slots of a kind, so that no key shuts out other keys.
 //! Does not depend on what requests do.
 
 use std::sync::Arc;

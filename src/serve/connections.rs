@@ -1,5 +1,5 @@
-//! Accepts connections, bounds their number, closes those whose request headers arrive too slowly,
-//! and finishes the others when the server ends. Does not depend on what requests do.
+//! Accepts connections and bounds their number. Closes connections whose request headers arrive too
+//! slowly, and finishes all others when the server ends. Does not depend on what requests do.
 //!
 //! The loop that accepts connections is our own, since `axum::serve` sets no timeout for headers: a
 //! client that sends half a header would keep its connection for ever. The loop does not run on the
@@ -41,7 +41,7 @@ pub(super) const HEADER_BYTES: usize = 64 << 10;
 /// Maximum number of open connections; fewer if the system allows fewer open files. Further
 /// connections are refused.
 pub(super) const MAX_CONNECTIONS: u32 = 16_384;
-/// Number of open files that are kept free for everything but connections.
+/// Number of open files that are kept free for other uses than connections.
 const OTHER_FILES: u32 = 256;
 /// Maximum number of connections beyond the limit that are checked for health probes at the same
 /// time.
@@ -102,7 +102,7 @@ pub(super) async fn serve(
                     Err(_) => drop(tokio::spawn(async move {
                         match timeout(PROBE_TIME, is_probe(&stream)).await {
                             Ok(true) => answer(stream, from, router, ending, true).await,
-                            // A client that cannot take this at once gets no reply.
+                            // A client that cannot take the reply at once gets none.
                             _ => drop(stream.try_write(FULL)),
                         }
                         drop(probe);
@@ -132,7 +132,7 @@ async fn take(
     let mut ends = ending.clone();
     let probes = tokio::select! {
         probes = timeout(HEADER_TIME, is_probe(&stream)) => probes,
-        // Its request may be on the way and is finished like the others.
+        // A request may still be on its way; it is answered like any other.
         () = over(&mut ends) => Ok(false),
     };
     match probes {

@@ -42,7 +42,7 @@ struct AboutSystem {
 
 /// List the systems that `/v1/search` offers on a base.
 ///
-/// A system is listed if the index of the base has all parts that it needs.
+/// A system is listed if the index of the base has all parts that the system needs.
 #[utoipa::path(get, path = "/v1/systems", params(OfBase), responses(
     (status = 200, description = "The systems, in the order of their reference", body = Systems),
     Common, OfPath,
@@ -54,7 +54,8 @@ pub(super) async fn systems(
     let opened = opened(&server, of.base.as_deref())?;
     let is_there =
         |need: &Need| matches!(need, Need::Part(part) if opened.base.part(*part).is_ok());
-    // A system over another one has that one's needs as well; `ask` ranks nothing.
+    // Systems that wrap another system have further needs, and `ask` ranks nothing: both are left
+    // out.
     let ranks = |spec: &SystemSpec| !spec.arguments.contains(":SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
     let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
@@ -64,8 +65,8 @@ pub(super) async fn systems(
 /// Describe a base: types with fields and counts, relations with the types of their ends, and
 /// likely mistakes.
 ///
-/// The reply is that of `agent data show NAME --issues --json`, without the part about labelled
-/// questions. The summary is computed once for each version of a base.
+/// The reply equals the output of `agent data show NAME --issues --json`, without the part about
+/// labelled questions. The summary is computed once for each version of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
     (status = 200, description = "The contents of the base", body = serde_json::Value),
     Common, OfPath, OfWork,

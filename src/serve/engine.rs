@@ -61,8 +61,8 @@ pub(super) struct Opened {
     active: ArcSwapOption<Active>,
     /// The open systems, by name.
     systems: Mutex<HashMap<String, Arc<dyn Retriever>>>,
-    /// The open bundles other than the active one, each after its digest; the most recently used
-    /// one is last.
+    /// The open bundles other than the active one, with their digests; the most recently used
+    /// bundle is last.
     bundles: Mutex<Vec<(String, Arc<dyn Retriever>)>>,
     queries: Mutex<HashMap<String, Arc<Vec<LabelledQuery>>>>,
     analyst: OnceLock<Analyst>,
@@ -79,7 +79,7 @@ pub struct Opening {
     pub threads: usize,
     /// Maps the origin of programs to the sandbox in which they run.
     pub places: Places,
-    /// What embedders need: their cache, service and settings.
+    /// Resources of embedders: their cache, service and settings.
     pub access: Access,
     /// When set, running programs stop.
     pub stop: Arc<AtomicBool>,
@@ -491,6 +491,6 @@ pub(super) fn offered() -> Vec<String> {
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()
 }
 
-/// Finds the file of a bundle from its name in a request: a run, `latest` or a path. The error says
-/// in words why there is none.
+/// Finds the file of a bundle from its name in a request: a run, `latest` or a path. The error
+/// explains why no file was found.
 pub type Find = Arc<dyn Fn(&str) -> Result<PathBuf, String> + Send + Sync>;

@@ -1,5 +1,5 @@
-//! Lets clients follow a run by server-sent events: one for each step of the run's journal, and
-//! others with the state of the run. The run may belong to another process. Does not depend on what
+//! Lets clients follow a run by server-sent events: one event per step of the run's journal, and
+//! events with the state of the run. The run may belong to another process. Does not depend on what
 //! steps mean.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
@@ -50,7 +50,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(15);
 /// Maximum number of steps in one read of the journal.
 pub(super) const MAX_STEPS: usize = 200;
 
-/// Where the events of a run begin.
+/// The step after which the events of a run begin.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -112,7 +112,8 @@ pub(super) async fn events(
     };
     let parts = stream::unfold(begun, |mut following| async move {
         let part = following.next().await?;
-        // Without memory for it, the stream ends; the client reconnects and continues from there.
+        // Without memory for an event, the stream ends; the client reconnects and continues from
+        // there.
         let held =
             following.client.asks(async { following.server.memory.hold(part) }).await.ok()?;
         Some((Ok::<Bytes, std::convert::Infallible>(held), following))

@@ -32,12 +32,13 @@ const NAMED_BY_DIGEST: &str = "assets/";
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; object-src 'none'";
 
-/// File of the report page, which needs no server; `RECORD` is the tag in it that its data follow.
+/// File of the report page, which needs no server; the page's data are inserted after the tag
+/// `RECORD`.
 const REPORT: &str = "report.html";
 const RECORD: &str = "<script type=\"application/json\" id=\"record\">";
 
-/// Returns the report page as HTML, with `record`, the data to show, in it. The data are escaped,
-/// so that no text in them becomes HTML.
+/// Returns the report page as HTML, with the data `record` embedded. The data are escaped, so that
+/// no text in them becomes HTML.
 ///
 /// # Errors
 /// If the record cannot be serialized.
@@ -49,7 +50,7 @@ pub fn report_page(record: &impl Serialize) -> serde_json::Result<String> {
     Ok(page.replacen(RECORD, &format!("{RECORD}{record}"), 1))
 }
 
-/// A file of the explorer, with what its response headers say.
+/// A file of the explorer, with values for its response headers.
 struct File {
     path: &'static str,
     bytes: &'static [u8],

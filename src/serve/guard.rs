@@ -61,7 +61,7 @@ pub(super) async fn allowed(
     }
 }
 
-/// Refuses malformed requests and those meant for another server; counts and logs every request.
+/// Refuses malformed requests and requests meant for another server; counts and logs every request.
 pub(super) async fn noted(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -71,7 +71,8 @@ pub(super) async fn noted(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "other".to_owned());
     let method = request.method().clone();
-    // A proxy may see another end of a chunked body, so the connection is closed after it.
+    // A proxy may disagree about the end of a chunked body, so the connection closes after such a
+    // request.
     let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = if request.extensions().get::<TwoLengths>().is_some() {
         let remedy = "send either Content-Length or Transfer-Encoding";

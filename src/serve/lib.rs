@@ -90,7 +90,7 @@ type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 /// Maximum time limit that a request may set for its answer.
 pub const LONGEST_TIME: Duration = Duration::from_secs(60);
-/// Time between two checks of whether the server is to end.
+/// Time between two checks of whether the server must end.
 const LOOK: Duration = Duration::from_millis(50);
 /// Maximum number of requests at the same time that read runs, labelled questions or schemas from
 /// disk.
@@ -99,8 +99,8 @@ const MAX_READS: usize = 2;
 const MAX_PROGRAMS: usize = 2;
 /// Maximum number of requests at the same time that compare systems.
 const MAX_COMPARISONS: usize = 2;
-/// Maximum number of questions over many nodes that are answered at the same time; one may take
-/// some 300 MB.
+/// Maximum number of questions over many nodes that are answered at the same time; each may take
+/// about 300 MB.
 const MAX_TABLES: usize = 1;
 
 /// Settings of a server: what it serves, and how.
@@ -147,12 +147,12 @@ pub enum ServeError {
     /// The operating system refuses to start threads.
     #[error("cannot start worker threads")]
     Threads(#[source] io::Error),
-    /// What arrives on standard input is not the Model Context Protocol.
-    #[error("standard input does not speak the Model Context Protocol")]
+    /// The input on standard input is not the Model Context Protocol.
+    #[error("standard input is not the Model Context Protocol")]
     Protocol(#[source] io::Error),
 }
 
-/// What all requests share: the bases, keys, pools and limits of the server.
+/// State that all requests share: the bases, keys, pools and limits of the server.
 struct Server {
     bases: Vec<Served>,
     keys: Keys,
@@ -180,7 +180,7 @@ struct Server {
     batches: Slots,
     /// Limits the memory for replies and request bodies while they are transferred.
     memory: Memory,
-    /// How paths below the home directory begin; this part of paths is removed from replies.
+    /// Prefixes of paths below the home directory, which are removed from replies.
     home: Vec<String>,
     metrics: Metrics,
     find: Find,
@@ -243,8 +243,8 @@ impl Server {
     }
 }
 
-/// Returns how paths below a directory begin: with the directory as given and, if it exists, with
-/// its canonical path, each followed by a slash. Returns nothing for the root directory.
+/// Returns the prefixes of paths below a directory: the directory as given and, if it exists, its
+/// canonical path, each followed by a slash. Returns no prefix for the root directory.
 fn beginnings(dir: &Path) -> Vec<String> {
     let given = [Some(dir.to_owned()), dir.canonicalize().ok()];
     let given = given.into_iter().flatten().filter(|dir| dir.parent().is_some());
@@ -252,7 +252,7 @@ fn beginnings(dir: &Path) -> Vec<String> {
 }
 
 /// Builds the runtime that handles requests, with `threads` threads, but at least 1 and at most 4.
-/// Questions are answered on other threads, those of the queue.
+/// Questions are answered on other threads, which belong to the queue.
 fn runtime(threads: usize) -> Result<Runtime, ServeError> {
     let threads = threads.clamp(1, 4);
     let built = Builder::new_multi_thread().worker_threads(threads).enable_all().build();

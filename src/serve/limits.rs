@@ -1,5 +1,6 @@
-//! Renders the documentation page of all limits of the server: each limit with what happens beyond
-//! it, and each route with where its work is done. Does not depend on how limits are enforced.
+//! Renders the documentation page of all limits of the server: each limit with the response beyond
+//! it, and each route with the threads that do its work. Does not depend on how limits are
+//! enforced.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -18,7 +19,7 @@ const BEGIN: &str = "<!-- Written by `UPDATE=1 cargo test --release generated`: 
 
 # Limits
 
-Everything that `agent serve` and `agent mcp` accept, keep or wait for has a limit. Errors name it.
+Everything that `agent serve` and `agent mcp` accept, keep or wait for has a limit. Errors name the limit.
 If several keys exist, each key uses at most half of the places or bytes that requests share, and keys take turns in
 the queue.
 ";
@@ -30,7 +31,7 @@ enum Work {
     AtOnce,
     /// On the threads of the queue, which answer questions.
     Questions,
-    /// In a pool: what the pool is for, and how many jobs it runs at a time.
+    /// In a pool; holds the purpose of the pool and the number of jobs that it runs at a time.
     Apart(&'static str, usize),
 }
 

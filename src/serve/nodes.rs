@@ -42,7 +42,7 @@ pub(super) struct Node {
     text: String,
     /// Fields of the node, in the order in which they are stored.
     fields: Vec<Field>,
-    /// Number of neighbours for each relation and direction, without those that are 0.
+    /// Number of neighbours for each relation and direction; zeros are left out.
     relations: Vec<Degree>,
 }
 
@@ -156,8 +156,7 @@ pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node> {
     })
 }
 
-/// Returns the number of neighbours of a node for each relation and direction, without those that
-/// are 0.
+/// Returns the number of neighbours of a node for each relation and direction; leaves out zeros.
 ///
 /// # Errors
 /// If there is no such node.
@@ -231,7 +230,7 @@ pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Resu
 }
 
 /// Returns pairs of a relation and a direction, in the order of stored relations, `out` before
-/// `in`. `relation` and `direction`, if set, are the only ones returned.
+/// `in`. If `relation` or `direction` is set, returns only pairs with that relation or direction.
 fn stretches(
     kb: &Kb,
     relation: Option<agent_kb::RelationId>,

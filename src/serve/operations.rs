@@ -45,7 +45,7 @@ impl From<AppError> for ApiError {
             (false, _) => hints.join("; "),
             (true, true) => "correct the request; GET /v1/operations has its schema".to_owned(),
             (true, false) => {
-                "correct what the message names, then send the request again".to_owned()
+                "fix the problem in the message, then send the request again".to_owned()
             }
         };
         match error.is_usage() {
@@ -141,7 +141,7 @@ mod tests {
                 AppError::usage(failed().into()),
                 "correct the request; GET /v1/operations has its schema",
             ),
-            (failed().into(), "correct what the message names, then send the request again"),
+            (failed().into(), "fix the problem in the message, then send the request again"),
             (Err::<(), _>(failed()).hint("make it again").unwrap_err(), "make it again"),
         ] {
             let told = ApiError::from(error).told();

@@ -35,7 +35,7 @@ const TOLD: usize = 3;
 /// With less time than this until the deadline, no further question is started.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A program, and what to run it on: either `query` or `sample`.
+/// A program, and its input: either `query` or `sample`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunProgram {

@@ -105,8 +105,7 @@ struct Shared {
     load: Mutex<Load>,
 }
 
-/// How many jobs are refused for each one that is answered; this ratio, smoothed, is the
-/// `Retry-After` in seconds.
+/// Ratio of refused to answered jobs; this ratio, smoothed, is the `Retry-After` in seconds.
 struct Load {
     /// When the current time window began.
     since: Instant,
@@ -195,7 +194,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Refuses jobs from now on; those that wait are still run.
+    /// Refuses jobs from now on; waiting jobs are still run.
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.come.notify_all();

@@ -28,7 +28,7 @@ fn default_paths() -> bool {
     true
 }
 
-/// How much is explained about the nodes of an answer.
+/// Detail of the explanation of an answer's nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Detail {
@@ -60,9 +60,9 @@ pub(super) struct QueryRequest {
     /// Explanation of the nodes: `none` by default, or `full`.
     #[serde(default)]
     pub(super) explain: Detail,
-    /// How much the server's language model helps: 0 only where programs ask it, 1 it also reads
-    /// the question, 2 it also judges the first nodes. The effort of the server is the maximum and
-    /// the default. If the model fails, the bundle answers alone, and `unassisted` says why.
+    /// How much the server's language model helps: 0 it only answers programs, 1 it also reads the
+    /// question, 2 it also judges the first nodes. The effort of the server is the maximum and the
+    /// default. If the model fails, the bundle answers alone, and `unassisted` says why.
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Whether to show, for each node, the path that leads to it from the linked entities, and the
@@ -75,7 +75,7 @@ pub(super) struct QueryRequest {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A query, and the system that is to rank nodes for it.
+/// A query, and the system to rank nodes with.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchRequest {
@@ -270,17 +270,17 @@ impl ApiError {
         ApiError { status, code, message, remedy, retry_after: None }
     }
 
-    /// Returns the error that a request is invalid, with status 400.
+    /// Returns the error for an invalid request, with status 400.
     pub(super) fn bad(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, remedy)
     }
 
-    /// Returns the error that a request names something that does not exist, with status 404.
+    /// Returns the error for a request that names something that does not exist, with status 404.
     pub(super) fn not_found(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message, remedy)
     }
 
-    /// Returns the error that the server failed, with status 500.
+    /// Returns the error for a failure of the server, with status 500.
     pub(super) fn failed(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message, remedy)
     }

@@ -66,8 +66,8 @@ const BUNDLE: &str = "bundle:";
 )]
 struct Api;
 
-/// Builds the router. Path, method and OpenAPI description of each route stand with the handler of
-/// the route.
+/// Builds the router. Path, method and OpenAPI description of each route are declared at the
+/// handler of the route.
 pub(super) fn router(server: Arc<Server>) -> Router {
     let (routes, described) = described(&server).split_for_parts();
     // Serialized once; all replies share the bytes.
@@ -196,11 +196,11 @@ fn invalid(error: &JsonRejection) -> String {
 }
 
 impl Server {
-    /// Returns the base with this name; if the request names none, the only base.
+    /// Returns the base with this name; without a name, the only base.
     ///
     /// # Errors
-    /// If the server has no base with this name, or if the request names none and the server has
-    /// several.
+    /// If the server has no base with this name, or if there is no name and the server has several
+    /// bases.
     pub(super) fn base(&self, name: Option<&str>) -> Result<&Served> {
         let names = || {
             let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
@@ -234,8 +234,7 @@ impl Server {
     }
 }
 
-/// Returns the current version of the base that a request names; if it names none, of the only
-/// base.
+/// Returns the current version of the base with this name; without a name, of the only base.
 ///
 /// # Errors
 /// As [`Server::base`].
@@ -262,7 +261,7 @@ pub(super) fn system(server: &Server, opened: &Opened, name: &str) -> Result<Arc
     }
 }
 
-/// Returns the error that a base has no active bundle.
+/// Returns the error for a base without an active bundle.
 pub(super) fn no_bundle(base: &str) -> ApiError {
     let message = format!("no bundle is active on {base:?}");
     ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
@@ -273,7 +272,7 @@ pub(super) fn checked_k(k: usize) -> Result<usize> {
     in_range("k", k, MAX_K)
 }
 
-/// Returns a number of a request, `n`; `name` is its field.
+/// Checks a number of a request and returns it; `name` is the field of the number `n`.
 ///
 /// # Errors
 /// If the number is not from 1 to `most`.
@@ -348,7 +347,7 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     client.asks(server.told(&active, effort, deadline, ask, tell)).await
 }
 
-/// Returns the error that the server cannot write or read its own JSON.
+/// Returns the error for a failure of the server to write or read its own JSON.
 pub(super) fn internal(error: &serde_json::Error) -> ApiError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::new(status, "internal", error.to_string(), "please report it")
@@ -458,7 +457,8 @@ async fn activate(
 ) -> Result<Bounded<AboutBundle>> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
-    // Compiling programs takes a while, so it runs apart from the threads that answer questions.
+    // Compiling programs takes a while, so a pool does it instead of the threads that answer
+    // questions.
     let work = move || {
         let file = found(&shared, &asked.bundle)?;
         let served = shared.base(asked.base.as_deref())?;

@@ -104,7 +104,7 @@ impl From<JournalError> for ApiError {
 
 const LIST_THEM: &str = "GET /v1/runs lists all runs";
 
-/// Returns the directories of all runs, each after the time when its journal was last written; the
+/// Returns the directories of all runs, with the times when their journals were last written; the
 /// latest comes first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>> {
     let runs = server.app.home.path().join("runs");

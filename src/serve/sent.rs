@@ -37,7 +37,7 @@ pub(super) const LARGE_BODIES: usize = 32 << 20;
 /// `Retry-After` while too little memory is free, in seconds.
 const RETRY_SECONDS: u64 = 2;
 
-/// A reply that is sent as JSON of at most [`MAX_REPLY`] bytes; a longer one becomes an error.
+/// A reply that is sent as JSON of at most [`MAX_REPLY`] bytes; a longer reply becomes an error.
 pub(super) struct Bounded<T>(pub(super) T);
 
 impl<T: Serialize> IntoResponse for Bounded<T> {
@@ -69,7 +69,7 @@ pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String> 
     }
 }
 
-/// Returns the error that a reply is longer than `max` bytes.
+/// Returns the error for a reply of more than `max` bytes.
 pub(super) fn too_long(max: usize) -> ApiError {
     let message = format!("the reply has more than {max} bytes");
     let remedy = "use a smaller k or limit, or leave explain out";

@@ -1,5 +1,5 @@
-//! Requests for the labelled questions of a base. Clients cannot read those of the test split. Does
-//! not depend on how questions are answered.
+//! Requests for the labelled questions of a base. Clients cannot read the questions of the test
+//! split. Does not depend on how questions are answered.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 

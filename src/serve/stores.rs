@@ -55,7 +55,7 @@ impl StoreSearch {
     }
 }
 
-/// Converts a filter, in the form of `filters` in a request, to conditions, all of which must hold.
+/// Converts a filter, in the form of `filters` in a request, to conditions that must all hold.
 ///
 /// # Errors
 /// If the filter is malformed, or has an `and` inside an `and`.

@@ -1,4 +1,4 @@
-//! Answers questions with only those nodes that meet conditions. Does not depend on how nodes are
+//! Answers questions with only the nodes that meet conditions. Does not depend on how nodes are
 //! ranked.
 
 use std::{sync::Arc, time::Instant};
@@ -30,7 +30,7 @@ pub(super) async fn nodes(
     found.map(Some).map_err(|error| refused(&error))
 }
 
-/// Returns the error that conditions are invalid, as an error of the API.
+/// Converts an error about invalid conditions to an error of the API.
 pub(super) fn refused(error: &FilterError) -> ApiError {
     ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }

@@ -37,8 +37,8 @@ const K: usize = 10;
 pub(crate) const MAX_NEIGHBORS: usize = 100;
 /// Name of the system that searches by default.
 const SYSTEM: &str = "bm25f";
-/// Names of operations that are not offered as they are: tools of the same names take their place,
-/// which answer from the served bases, page by page.
+/// Names of operations that are replaced by tools of the same names. These tools answer from the
+/// served bases, page by page.
 pub(super) const READS: [&str; 3] = ["query", "search", "ask"];
 /// Maximum number of a program's tool calls that a reply shows.
 pub(crate) const TRACED: usize = 20;
@@ -191,7 +191,7 @@ pub(super) async fn call(
     }
 }
 
-/// Message of the error that no tool has a name.
+/// Error message for an unknown tool name.
 const UNKNOWN: &str = "there is no such tool";
 
 fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T> {
@@ -279,7 +279,7 @@ fn usual_k() -> usize {
 }
 
 impl Question {
-    /// Returns the number of nodes to retrieve: those on earlier pages and on this page.
+    /// Returns the number of nodes to retrieve: for all earlier pages and this page.
     ///
     /// # Errors
     /// If `k` is not 1 to [`MAX_K`], or if the cursor is not below [`MAX_K`].

@@ -28,8 +28,8 @@ fn json_bytes(character: char) -> usize {
 }
 
 /// Returns the longest part of a text that begins at byte `from` and takes at most `bytes` bytes as
-/// JSON, and the byte where the next part begins, `None` if the part reaches the end of the text.
-/// If `from` is within a character, the part begins after that character.
+/// JSON. Also returns the byte where the next part begins; `None` if the part reaches the end of
+/// the text. If `from` is within a character, the part begins after that character.
 pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize>) {
     let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     let rest = text.get(from..).unwrap_or_default();
@@ -56,8 +56,8 @@ pub(super) fn cut_error(text: String) -> String {
     format!("{begin}...{end}")
 }
 
-/// Returns as many items from the start as together take at most `bytes` bytes as JSON; the first
-/// item in any case.
+/// Returns the first items, as many as fit into `bytes` bytes as JSON; at least the first item, if
+/// there is one.
 pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
     let mut used = 0;
     let mut fitting = Vec::new();

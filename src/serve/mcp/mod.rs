@@ -130,7 +130,7 @@ impl ServerHandler for Assistants {
     ) -> Result<CallToolResponse, ErrorData> {
         let programs = self.may_run(&context);
         let arguments = request.arguments.unwrap_or_default();
-        // Over HTTP, the client of the key takes its share of all places.
+        // Over HTTP, the call counts against the limits of the key's client.
         let client = context.extensions.get::<Parts>();
         let client = client.and_then(|parts| parts.extensions.get::<Client>());
         let called = calls::call(&self.server, &request.name, arguments, programs);

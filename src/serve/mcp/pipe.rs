@@ -49,12 +49,12 @@ pub(super) struct Pipe<W> {
 struct Replies<W> {
     to: Mutex<W>,
     /// Permits that the requests in progress hold, by request id. The library keeps one request per
-    /// id, and would never answer the others.
+    /// id, and would never answer a second one.
     under_way: std::sync::Mutex<HashMap<RequestId, OwnedSemaphorePermit>>,
     places: Arc<Semaphore>,
 }
 
-/// What a line holds.
+/// Content of a line.
 enum Line {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
     /// A blank line or an unknown notification; it gets no reply.
@@ -145,7 +145,7 @@ fn parse(line: &[u8]) -> Line {
     };
     let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
     let is_request_id = |id: &Value| serde_json::from_value::<RequestId>(id.clone()).is_ok();
-    // Without a valid id it would be read as a notification, which gets no reply.
+    // A request with an invalid id would be read as a notification, which gets no reply.
     if value.get("method").is_some() && value.get("id").is_some_and(|id| !is_request_id(id)) {
         let why = "the id of a request must be a string or a whole number";
         return Line::Wrong(INVALID, why.to_owned(), id.unwrap_or(Value::Null));
@@ -159,8 +159,8 @@ fn parse(line: &[u8]) -> Line {
 }
 
 impl<W: AsyncWrite + Send + Unpin> Replies<W> {
-    /// Counts a request among those in progress, once there are few enough. If the message cancels
-    /// a request, ends that request, which gets no reply.
+    /// Waits until fewer than [`AT_A_TIME`] requests are in progress, then counts a new request
+    /// among them. If the message cancels a request, ends that request, which gets no reply.
     ///
     /// # Errors
     /// The id of the request, at once, if a request with this id is in progress.
@@ -212,7 +212,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
                 JsonRpcMessage::Error(error) => error.id.clone(),
                 _ => None,
             };
-            // The id is free before the client has the reply; the place, once the reply is written.
+            // The id becomes free before the client has the reply; the permit, once the reply is
+            // written.
             let _place = id.and_then(|id| replies.under_way().remove(&id));
             replies.write(serde_json::to_vec(&message)?).await
         }
