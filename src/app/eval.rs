@@ -163,8 +163,8 @@ impl Request {
     /// occurs once for each requested effort.
     ///
     /// # Errors
-    /// If there is no split, system or effort, if a system or an effort is given twice, or if there
-    /// is a mask but no mfar system to apply it to.
+    /// If there is no split, system or effort; if a system or an effort is given twice; or if there
+    /// is a mask but no mfar system.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
         if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
             return Err(AppError::usage(anyhow!("give at least one split, system and effort")));

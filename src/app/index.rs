@@ -84,8 +84,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// For requests that come over a network, rejects the choice of an embedder or checkpoint (it
-    /// may read a directory or cost money) and the dropping of cached vectors.
+    /// Rejects requests over a network that choose an embedder or checkpoint, or drop cached
+    /// vectors. An embedder or checkpoint may read a directory or cost money.
     fn check_network(&self, app: &App) -> Result<()> {
         let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
         let names_checkpoint = self.with.iter().any(|request| request.checkpoint.is_some());

@@ -1,5 +1,5 @@
-//! The operations of the program. The command line, HTTP, MCP and Python all call them, and
-//! themselves only read arguments and write output.
+//! The operations of the program. The command line, HTTP, MCP and Python all call these operations;
+//! they only read arguments and write output.
 //!
 //! Each operation is one file with a `Request`, its defaults and bounds, which implements
 //! [`Perform`], and a line in [`OPERATIONS`](operation::OPERATIONS). All share an [`App`]: the home

@@ -54,8 +54,8 @@ pub struct Measured {
     pub results: Vec<QueryResult>,
     /// Rankings by query, in the order of the queries; empty unless [`How::keep`].
     pub rankings: Vec<Ranking>,
-    /// For each query: how many nodes at the start of the ranking the system counts as answers;
-    /// `None` if the system does not predict this.
+    /// For each query, the number of nodes at the start of the ranking that the system counts as
+    /// answers; `None` if the system does not predict this number.
     pub ends: Vec<Option<usize>>,
     /// Mean and confidence interval of each metric over all queries.
     pub evaluation: Evaluation,

@@ -93,9 +93,9 @@ fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {
     Ok(Reply { dir, page: Page::Run { run, found } })
 }
 
-/// Measures the frozen bundle and the baselines on the validation queries. `None`, with a notice or
-/// warning, if the run has no bundle, the run's dataset is not installed, or the programs need a
-/// language model that cannot be opened.
+/// Measures the frozen bundle and the baselines on the validation queries. Returns `None`, with a
+/// notice or warning, if there is no bundle, if the run's dataset is not installed, or if programs
+/// need a language model that cannot be opened.
 fn measure(
     request: &Request,
     sources: &Sources,

@@ -55,8 +55,8 @@ pub struct Places {
 }
 
 impl SandboxArgs {
-    /// Returns the rule for where programs run: in the requested place or, without a request, as
-    /// the user's record of trusted runs and bundles says.
+    /// Returns the rule for where programs run: in the requested place; by default, according to
+    /// the user's record of trusted runs and bundles.
     ///
     /// # Errors
     /// If a request over a network asks to run programs in this process.

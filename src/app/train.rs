@@ -87,7 +87,7 @@ pub struct Trained<M> {
     pub record: Record<M>,
 }
 
-/// A training that has begun: its base and queries, and where the model is stored.
+/// A training in progress: its base and queries, and the directory of the model.
 struct Training {
     name: String,
     dir: PathBuf,

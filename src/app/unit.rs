@@ -18,12 +18,12 @@ pub struct Task {
     /// Fingerprint of the data that the task reads from the base or its index. Workers with the
     /// same fingerprint get the same results.
     pub fingerprint: String,
-    /// What is done for each item.
+    /// Work that is done for each item.
     #[serde(flatten)]
     pub kind: Kind,
 }
 
-/// What is done for each item of a task.
+/// Work that is done for each item of a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {

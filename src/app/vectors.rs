@@ -66,7 +66,7 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
         let n = count(unlike.len() as u64);
         app.watch.warning(&format!(
             "{n} queries have the text of another query but a different vector (first: {first}); \
-             `dense` uses the other's vector"
+             `dense` uses the vector of the other query"
         ));
     }
     let missing = with.missing + human.missing;
@@ -100,7 +100,7 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// How many queries got a vector, and how many did not.
+/// Numbers of queries with and without a vector.
 #[derive(Default)]
 struct Added {
     /// Number of queries that have a vector in the file.

@@ -355,9 +355,9 @@ fn what_does_not_hold_is_told() {
         changed.sealed().write(&file).unwrap();
     };
     write(&|bundle| bundle.validation.mrr = 0.75);
-    verify(&["mrr: the bundle says 0.75, replayed 1"]);
+    verify(&["mrr: recorded 0.75, replayed 1"]);
     write(&|bundle| bundle.categories[0].validation = None);
-    verify(&["products by words", "the bundle says null"]);
+    verify(&["products by words", "recorded null"]);
     write(&|bundle| {
         bundle.categories[0].params.insert("k".to_owned(), 11.0);
     });

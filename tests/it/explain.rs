@@ -237,7 +237,11 @@ fn causes_are_summed_up_and_marked_in_the_program() {
     let command =
         ["explain", "--program", "program.rhai", "--dataset", "tiny", "--split", "queries.csv"];
     let ran = world.run(command);
-    assert!(ran.stderr.contains("2 of 3 queries have no correct answer at rank 1"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("2 of 3 queries have no correct answer at rank 1"),
+        "{}",
+        ran.stderr
+    );
     let id = Program::new(&format!("//! category: by words\n{source}"));
     let expected = format!(
         "\

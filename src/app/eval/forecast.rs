@@ -1,4 +1,4 @@
-//! Forecasts how many requests systems would send to a language model, with how many tokens,
+//! Forecasts the numbers of requests and tokens that systems would send to a language model,
 //! without sending any. Does not depend on how systems are measured.
 
 use anyhow::anyhow;

@@ -25,7 +25,7 @@ pub(super) struct Data {
 
 impl Data {
     /// Opens the dataset that a request names. Imports and indexes the dataset as needed, and makes
-    /// questions if it has none and the request says so.
+    /// questions if the dataset has none and the request asks for them.
     pub(super) fn open(request: &Request, app: &App) -> Result<Data> {
         let mut dataset = dataset::find(&request.dataset, app)?;
         let has_questions = dataset.base.record.n_queries > 0;

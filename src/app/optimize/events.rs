@@ -179,7 +179,8 @@ fn report_times(timing: &Timing, app: &App) {
     }
 }
 
-/// Reports, for verbose output, how many tool calls of programs were answered from the cache.
+/// Reports, for verbose output, the number of tool calls of programs that were answered from the
+/// cache.
 pub(super) fn report_cache(outcome: &Outcome, app: &App) {
     let (hits, misses) = outcome.cache;
     app.watch.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));

@@ -29,8 +29,8 @@ pub(super) struct Stopwatch {
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The current part and the number of its current step, when this step began, and how long the
-    /// run had waited for the model by then.
+    /// The current part, the number of its current step, the start of this step, and the run's time
+    /// of waiting for the model until then.
     present: Option<(&'static str, usize, Instant, Duration)>,
     /// Total time for which the run has waited for the model, in milliseconds.
     waited: Arc<AtomicU64>,

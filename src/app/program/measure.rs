@@ -145,8 +145,8 @@ impl Ground {
     }
 
     /// Runs a program on all queries, in parallel. With `cached`, all programs share a cache of
-    /// tool calls: this is faster for many similar programs, but the measured times mean nothing.
-    /// Answers are in the order of the queries.
+    /// tool calls: this is faster for many similar programs, but makes the measured times
+    /// meaningless. Answers are in the order of the queries.
     ///
     /// # Errors
     /// If the program does not compile, a query cannot be searched, or the operation was stopped.

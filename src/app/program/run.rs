@@ -29,7 +29,7 @@ use agent_tools::ToolCache;
 
 /// Size of the cache of tool calls, in bytes; small, since one run repeats few calls.
 const CACHE_BYTES: usize = 16 << 20;
-/// If compiling takes longer than this, a notice reports how long.
+/// Time of compiling above which a notice reports the time.
 const LONG_COMPILING: Duration = Duration::from_secs(1);
 
 /// A program, and the query to run it on.

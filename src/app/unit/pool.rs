@@ -180,7 +180,7 @@ impl Pool {
         })
     }
 
-    /// Notifies the user how many rankings came from workers.
+    /// Notifies the user of the number of rankings that came from workers.
     pub fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.path().display());

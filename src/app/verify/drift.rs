@@ -1,10 +1,10 @@
 //! Checks whether a bundle still fits an updated version of its base: answers the validation
 //! queries on the current base, and compares the scores with those in the bundle.
 //!
-//! The bundle fits if the base has all relations that its programs name, no program fails, there is
-//! no loss overall or in a category, and no baseline is better. A loss means that the recorded
-//! score is above the 95 % interval of the current score. With few queries, the limit is instead a
-//! wider bound, which holds for any number of queries.
+//! The bundle fits if all of this holds: the base has all relations that the programs name; no
+//! program fails; there is no loss overall or in a category; no baseline is better. A loss means
+//! that the recorded score is above the 95 % interval of the current score. With few queries, the
+//! limit is instead a wider bound, which holds for any number of queries.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -99,8 +99,8 @@ impl Session {
         Ok(Session { bundle, dataset, base, name, is_same })
     }
 
-    /// Answers the validation queries and reports the scores. If the request says so and the bundle
-    /// fits a changed base, rewrites the bundle for that base.
+    /// Answers the validation queries and reports the scores. If the request accepts drift and the
+    /// bundle fits a changed base, rewrites the bundle for that base.
     ///
     /// # Errors
     /// If there are no validation queries, a program does not compile, a needed language model is

@@ -123,7 +123,8 @@ pub(super) fn check(
     let queries = load_split(installed, &Split::Val)?;
     if queries.len() != bundle.validation.n {
         let (found, stated) = (queries.len(), bundle.validation.n);
-        let why = format!("the dataset has {found} validation queries, the bundle says {stated}");
+        let why =
+            format!("the dataset has {found} validation queries, the bundle recorded {stated}");
         return Ok(vec![Check::failed("replay", why)]);
     }
     let llm = match llm::open_for_programs(bundle, app) {
@@ -215,7 +216,7 @@ fn baselines(
 /// equal.
 fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> {
     let differs = |what: &str, stated: f64, found: f64| {
-        (stated != found).then(|| format!("{what}: the bundle says {stated}, replayed {found}"))
+        (stated != found).then(|| format!("{what}: recorded {stated}, replayed {found}"))
     };
     if let Some(difference) = differs("mrr", bundle.validation.mrr, mean(&replay.ranks)) {
         return Ok(Some(difference));
@@ -235,7 +236,7 @@ fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> 
             let shown =
                 |score: &Option<CategoryScore>| serde_json::to_string(score).unwrap_or_default();
             return Ok(Some(format!(
-                "category {:?}: the bundle says {}, replayed {}",
+                "category {:?}: recorded {}, replayed {}",
                 category.name,
                 shown(&category.validation),
                 shown(&found)
