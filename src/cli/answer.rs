@@ -64,8 +64,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the sentences, one per line, each with the ids of the nodes that it cites, then the cited
-/// nodes with the reason for which each was retrieved.
+/// Prints the sentences, one per line, each with the ids of the nodes that it cites. Then prints
+/// the cited nodes, each with the reason for its retrieval.
 fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<Exit> {
     let mut text = String::new();
     for sentence in &prose.sentences {

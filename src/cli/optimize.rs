@@ -74,7 +74,7 @@ fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
             Ok(Exit::Done)
         }
         Stop::Unusable(why) => Err(anyhow!("{why}; the best programs so far are frozen"))
-            .hint("start a new run to use another model or none"),
+            .hint("start a new run with another model, or with --actor search for none"),
     }
 }
 

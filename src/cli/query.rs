@@ -135,8 +135,8 @@ fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     ctx.printer.data("\n")
 }
 
-/// Describes the conditions that a question states, and how many hits fulfil them; empty if it
-/// states none.
+/// Describes the conditions that a question states, and the number of hits that fulfil them; empty
+/// without conditions.
 fn conditions_line(record: &AnswerRecord<'_>) -> String {
     let shown: Vec<String> =
         record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();

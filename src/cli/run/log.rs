@@ -9,10 +9,10 @@ use agent_optimize::record::{
 
 /// Print the steps of a run, one per line
 ///
-/// Prints the steps in the order of the journal, each with number, kind, category, proposer and
-/// change, and with the name and size of the set of queries that it ran on. A trial also has its
-/// mean reciprocal rank in percent. A test of a change has the difference of the mean reciprocal
-/// ranks in percentage points, its p-value, and whether the change was kept.
+/// Prints the steps in the order of the journal: number, kind, category, proposer, change, and the
+/// name and size of the set of queries. A trial also has its mean reciprocal rank in percent. A
+/// test of a change has the difference of the mean reciprocal ranks in percentage points, its
+/// p-value, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

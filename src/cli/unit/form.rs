@@ -60,8 +60,8 @@ impl Known<'_> {
         }
     }
 
-    /// Checks that `text` has one JSON object per question that is not empty, in order, each with
-    /// the number of its line, its question and id, the bundle of the plan, and at most `k` nodes.
+    /// Checks that `text` has one JSON object per non-empty question, in order. Each must have the
+    /// line number, text and id of its question, the bundle of the plan, and at most `k` nodes.
     fn answers(&self, k: usize, first: u64, items: &[String], text: &str) -> Result<(), String> {
         let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
         let mut lines = text.lines();
@@ -95,8 +95,8 @@ impl Known<'_> {
         answer.line == number && answer.id == id && is_from
     }
 
-    /// Whether these are at most `k` hits with ranks from 1, no node twice, and, if the base is
-    /// known, the names, types and keys of its nodes. Scores may rise: conditions of a question
+    /// Whether these are at most `k` hits with ranks from 1 and no node twice. If the base is
+    /// known, names, types and keys must match its nodes. Scores may rise: conditions of a question
     /// move nodes to the front.
     fn are_hits(&self, hits: &[Hit], k: usize) -> bool {
         let mut seen = HashSet::new();

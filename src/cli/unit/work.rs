@@ -193,8 +193,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Opens the base of a task with its index, and the resources of the systems on it, such as the
-    /// language model that programs of the bundle ask.
+    /// Opens the base of a task with its index, and the resources of its systems, such as a
+    /// language model for programs of the bundle.
     fn indexed(
         &self,
         task: &Task,
