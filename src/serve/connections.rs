@@ -173,8 +173,8 @@ fn open_files() -> u32 {
     u32::MAX
 }
 
-/// Waits up to `time` until all `n` permits in `places` are free. Returns how many are still taken,
-/// one for each connection.
+/// Waits up to `time` until all `n` permits in `places` are free. Returns the number of permits
+/// still taken, one per connection.
 async fn drained(places: &Semaphore, n: u32, time: Duration) -> usize {
     match timeout(time, places.acquire_many(n)).await {
         Ok(_) => 0,

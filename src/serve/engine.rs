@@ -222,7 +222,7 @@ impl Served {
         now.activate(bundle, &file.display().to_string(), true)
     }
 
-    /// Opens the installed version of the base, verifies all its files, opens a bundle on it
+    /// Opens the installed version of the base and verifies all its files. Opens a bundle on it
     /// (`bundle`, or else the active one), and makes both current in one step. Questions in
     /// progress are still answered with the previous version. With `force`, the bundle may be made
     /// for another version.

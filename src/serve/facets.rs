@@ -21,7 +21,7 @@ const VALUES: usize = 20;
 /// Maximum number of values in a facet.
 pub(super) const MAX_VALUES: usize = 200;
 
-/// The nodes, and which of their values to count.
+/// The nodes whose values to count, and the fields, relations or types to count.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FacetsRequest {

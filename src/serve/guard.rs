@@ -25,8 +25,8 @@ use crate::{
 
 /// Maximum time until the body of a request is complete; batches have limits of their own.
 pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
-/// If a body is too large, up to this many bytes of it are read and discarded, since clients read
-/// no reply before they have sent the whole body.
+/// Maximum number of bytes of a too large body that are read and discarded. Clients read no reply
+/// before they have sent the whole body.
 const MAX_DISCARDED: usize = 1 << 20;
 
 /// Passes on only requests that send a known key whose scope is at least `needed`; refuses others.

@@ -24,7 +24,7 @@ If several keys exist, each key uses at most half of the places or bytes that re
 the queue.
 ";
 
-/// Where the work for a request is done.
+/// Threads that do the work for a request.
 #[derive(Clone, Copy)]
 enum Work {
     /// On the thread that reads the request.
@@ -35,15 +35,15 @@ enum Work {
     Apart(&'static str, usize),
 }
 
-/// A route, with where its work is done and how long its reply can be.
+/// A route, with the threads that do its work and the maximum size of its reply.
 struct Route {
     path: &'static str,
     work: Work,
-    /// The most that one reply holds, in words.
+    /// Maximum content of one reply, such as `1000 nodes`.
     holds: String,
 }
 
-/// A row of the page: what is limited, the limit, and what happens beyond the limit.
+/// A row of the page: the limited quantity, the limit, and the response beyond the limit.
 type Row = (&'static str, String, &'static str);
 
 /// Returns the page of all limits, in Markdown.

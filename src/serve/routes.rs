@@ -222,7 +222,7 @@ impl Server {
     }
 
     /// Returns the description of a bundle for clients, without directories of the server: `file`
-    /// becomes relative to the home directory, or else a mere file name.
+    /// becomes relative to the home directory, or else the file name alone.
     fn told_bundle(&self, about: &AboutBundle) -> AboutBundle {
         let file = self.without_home(about.file.clone());
         let name = Path::new(&file).file_name().unwrap_or_default();

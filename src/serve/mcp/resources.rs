@@ -1,4 +1,4 @@
-//! The MCP resources (the schema of a base, a node, a program), and the prompt that leads a
+//! The MCP resources (the schema of a base, a node, a program), and the prompt. The prompt leads a
 //! language model from a question to an answer with node ids. Does not depend on how answers are
 //! found.
 
