@@ -150,7 +150,7 @@ impl Request {
         }
         match self.systems.iter().collect::<HashSet<_>>().len() == n {
             true => Ok(()),
-            false => Err(AppError::usage(anyhow!("a --system is given twice"))),
+            false => Err(AppError::usage(anyhow!("the same --system is given twice"))),
         }
     }
 }

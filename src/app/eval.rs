@@ -171,11 +171,11 @@ impl Request {
         }
         let distinct: HashSet<&String> = self.systems.iter().collect();
         if distinct.len() < self.systems.len() {
-            return Err(AppError::usage(anyhow!("a --system is given twice")));
+            return Err(AppError::usage(anyhow!("the same --system is given twice")));
         }
         let (first, more) = self.efforts.split_first().unwrap_or((&Effort::None, &[]));
         if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
-            return Err(AppError::usage(anyhow!("an --effort is given twice")));
+            return Err(AppError::usage(anyhow!("the same --effort is given twice")));
         }
         let mut chosen = Vec::new();
         let masked = |system: &String| {
@@ -262,7 +262,7 @@ pub struct Reply {
     pub figures: Figures,
 }
 
-/// Figures of each system, in the order of the request; which figures depends on the metrics.
+/// Figures of each system, in the order of the request; the metrics determine their kind.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Figures {

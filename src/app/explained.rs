@@ -45,8 +45,8 @@ pub struct Group<'a> {
     pub mrr: f64,
     /// Causes of lost answers.
     pub causes: Vec<Cause>,
-    /// Causes for which the program of this category lost answers to queries that should have used
-    /// another category.
+    /// Causes of losses in this category's program, for queries of the group that another
+    /// category's program would answer better.
     pub within: Vec<Cause>,
 }
 

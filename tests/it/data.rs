@@ -108,7 +108,7 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
     assert_eq!(shown["stark"]["mode"], "faithful");
     let neutral = ["data", "import", "--name", "t", "--from", &world.source(), "--mode", "exact"];
-    world.run(neutral).fails(2, &["--mode is for --format stark"]);
+    world.run(neutral).fails(2, &["--mode requires --format stark"]);
     let elsewhere =
         ["data", "import", "--name", "t", "--from", &world.source(), "--format", "stark"];
     world.run(elsewhere).fails(1, &["tiny: no processed.zip or folder processed"]);

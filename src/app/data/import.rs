@@ -132,16 +132,16 @@ impl Source {
         let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
         let usage = |message: String| Err(AppError::usage(anyhow!(message)));
         if self.mode.is_some() && self.format != Some(Format::Stark) {
-            return usage("--mode is for --format stark".to_owned());
+            return usage("--mode requires --format stark".to_owned());
         }
         if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
-            return usage("--mapping and --nodes are for tables".to_owned());
+            return usage("--mapping and --nodes apply only to tables".to_owned());
         }
         for (is_given, option) in
             [(self.encoding.is_some(), "--encoding"), (self.no_values, "--no-values")]
         {
             if is_given && !matches!(self.format, None | Some(Format::Tables)) {
-                return usage(format!("{option} is for tables"));
+                return usage(format!("{option} applies only to tables"));
             }
         }
         if self.edges.len() + self.nodes.len() > 0
@@ -206,7 +206,7 @@ pub struct Reply {
 
 impl Reply {
     /// Returns the reply for an installed import, and notifies the user which version is current.
-    /// `replaces` says that a dataset of this name was installed before.
+    /// `replaces` is whether a dataset of this name was installed before.
     ///
     /// # Errors
     /// If the home directory or the new base cannot be read.

@@ -90,7 +90,7 @@ fn seed() -> u64 {
     SEED
 }
 
-/// What finds the properties that questions mention, and writes the questions.
+/// The method that finds properties for questions, and writes the questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {
@@ -101,7 +101,7 @@ pub enum Actor {
     Llm,
 }
 
-/// What kind of answer the questions have.
+/// Kind of answer that the questions have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

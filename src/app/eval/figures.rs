@@ -18,8 +18,8 @@ pub struct About {
     /// Whether any question is synthetic.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// How many times the test split has been measured on so far, this time included; only for
-    /// results on the test split.
+    /// Number of measurements on the test split so far, this one included; only for results on the
+    /// test split.
     #[serde(skip)]
     pub openings: Option<u64>,
 }
@@ -55,8 +55,8 @@ pub struct SystemFigures<E, G = E> {
     /// Why the means are invalid; absent if they are valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
-    /// How many times the test split has been measured on so far, this time included; only for
-    /// results on the test split.
+    /// Number of measurements on the test split so far, this one included; only for results on the
+    /// test split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_openings: Option<u64>,
     /// Results by the name of the group; absent if the request groups no queries.

@@ -20,7 +20,7 @@ pub struct OnTest {
     pub baselines: Vec<SystemOnTest>,
     /// Results of the bundle.
     pub bundle: SystemOnTest,
-    /// How many times the test split has been measured on so far, this time included.
+    /// Number of measurements on the test split so far, this one included.
     pub openings: u64,
 }
 

@@ -38,7 +38,7 @@ struct Answered {
     category: usize,
 }
 
-/// How many programs failed during a replay; `late` of these `n` missed their deadline.
+/// Failures of programs during a replay: `n` in total; `late` of these missed their deadline.
 #[derive(Default)]
 struct Failures {
     n: u64,
@@ -54,7 +54,7 @@ pub(super) struct Replay {
     categories: Vec<usize>,
     /// Reciprocal rank of every baseline on each query, by the name of the baseline.
     baselines: BTreeMap<&'static str, Vec<f32>>,
-    /// How many times programs failed, with the first failure in words; `None` without failures.
+    /// Number of failures of programs, with a description of the first; `None` without failures.
     pub(super) failed: Option<(u64, String)>,
 }
 
