@@ -44,8 +44,8 @@ struct PrintedQuery<'a> {
     category: &'a str,
     reciprocal_rank: f32,
     loss: Option<&'a Loss>,
-    /// Loss of the answer in the program of the category that the query belongs to, if the query
-    /// was routed to another category.
+    /// Loss in the program of the most probable category, if another category's program would
+    /// answer the query better.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<&'a Loss>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,8 +90,8 @@ impl Report<'_> {
     /// Prints the whole report as one JSON object.
     pub(super) fn print_json(&self, ctx: &Context) -> Result<Exit> {
         let groups = Group::all(self.explainer, self.explained);
-        // `within`: causes of losses in the program of this category, for its queries that were
-        // routed to another category.
+        // `within`: causes of losses in this category's program, for queries that another
+        // category's program would answer better.
         let category = |group: &Group<'_>| {
             json!({
                 "name": group.name,
@@ -154,8 +154,8 @@ impl Report<'_> {
             ];
             let routed = group.causes.iter().map(|cause| (cause, ""));
             let within = group.within.iter().map(|cause| (cause, "of these "));
-            // "Not routed" comes after all other kinds, then the losses of these queries in the
-            // program of their own category.
+            // "Not routed" comes after all other kinds, then the losses of these queries in this
+            // category's program.
             let order = |pair: &(&Cause, &str)| {
                 (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
             };
