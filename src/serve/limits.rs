@@ -225,15 +225,15 @@ fn program_rows() -> Vec<Row> {
         ),
         ("memory of the statement beside its tables", bytes(heap), "an error"),
         (
-            "numbers that its functions keep at the same time",
+            "numbers that functions of the statement keep at the same time",
             table::MAX_NUMBERS.to_string(),
             "an error",
         ),
-        ("rows of its result", sql.rows.to_string(), "an error"),
-        ("rows of its table", table::MAX_ROWS.to_string(), "an error"),
-        ("columns of its table", table::MAX_COLUMNS.to_string(), "an error"),
-        ("size of the columns of its table", bytes(table::MAX_BYTES), "an error"),
-        ("processor time for building its table", time(table::MAX_TIME), "an error"),
+        ("rows of the statement's result", sql.rows.to_string(), "an error"),
+        ("rows of the statement's table", table::MAX_ROWS.to_string(), "an error"),
+        ("columns of the statement's table", table::MAX_COLUMNS.to_string(), "an error"),
+        ("size of the columns of the statement's table", bytes(table::MAX_BYTES), "an error"),
+        ("processor time for building the statement's table", time(table::MAX_TIME), "an error"),
     ]
 }
 
