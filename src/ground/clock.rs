@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Factor by which the wall-time limit of work exceeds its processor-time limit: a thread that gets
-/// a tenth of a processor can still finish in time.
+/// Ratio of the wall-time limit of work to its processor-time limit. A thread that gets a tenth of
+/// a processor can still finish in time.
 pub const WALL_PER_WORK: u32 = 10;
 
 /// Clock of the processor time of one thread, which any thread can read. On systems other than
@@ -44,8 +44,8 @@ impl ThreadClock {
 mod linux {
     use std::time::Duration;
 
-    /// Returns the id of the clock of the calling thread; on failure, the id of the clock that
-    /// gives each thread its own time.
+    /// Returns the id of the calling thread's processor-time clock. On failure, returns
+    /// `CLOCK_THREAD_CPUTIME_ID`, which measures the thread that reads it.
     pub(super) fn current_clock() -> libc::clockid_t {
         let mut id = libc::CLOCK_THREAD_CPUTIME_ID;
         // SAFETY: the calling thread exists, and `id` is writable. On failure `id` stays the clock
@@ -55,7 +55,7 @@ mod linux {
         id
     }
 
-    /// Returns the time of a clock; none if its thread has ended.
+    /// Returns the time of a clock; `None` if its thread has ended.
     pub(super) fn time_of(id: libc::clockid_t) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is writable; the system returns an error for an unknown clock.
@@ -66,7 +66,7 @@ mod linux {
     }
 }
 
-/// Deadline of work on one thread, as a limit of its processor time and one of wall time.
+/// Deadline of work on one thread: a limit on its processor time and a limit on wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     clock: ThreadClock,
@@ -100,8 +100,8 @@ impl Timer {
         Self { limit: self.limit.saturating_add(more), ..self.with_waiting(more) }
     }
 
-    /// Returns the shortest time in which the deadline can pass; zero once it has passed. Makes a
-    /// system call, so a frequent caller should call again only after that time.
+    /// Returns the shortest time until the deadline can pass; zero once it has passed. Makes a
+    /// system call, so frequent callers should call it again only after this time.
     pub fn left(&self) -> Duration {
         let computed = self.clock.now().saturating_sub(self.computed_before);
         let wall = self.started.elapsed();

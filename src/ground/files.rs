@@ -46,7 +46,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
 /// keeps the content of an existing one.
 ///
 /// # Errors
-/// As [`open`], also for a symbolic link.
+/// As [`open`]; [`io::ErrorKind::InvalidInput`] also for a symbolic link.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -93,7 +93,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(not_text)
 }
 
-/// Refuses a path that is a symbolic link, so that nothing is written where it leads.
+/// Fails if a path is a symbolic link, so that nothing is written to the link's target.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a link.
@@ -125,13 +125,13 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
-/// Begins a file that appears at `path` when it is complete: returns a temporary file, as
-/// [`temporary_file`] does, and the path to persist it at: the target if `path` is a symbolic link,
-/// so that the link stays.
+/// Begins a file that appears at `path` only when it is complete. Returns a [`temporary_file`] and
+/// the path to persist it at. If `path` is a symbolic link, this is the link's target, so that the
+/// link stays.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if something other than a regular file is there, such as a
-/// device, which would be replaced; otherwise the error of the operating system.
+/// [`io::ErrorKind::InvalidInput`] if `path` leads to anything but a regular file, such as a
+/// device, which the output would replace; otherwise the error of the operating system.
 pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

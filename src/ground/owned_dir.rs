@@ -43,8 +43,8 @@ pub enum OwnedDirError {
 }
 
 /// Marks a directory as owned, with a kind such as `pool`; creates it if missing. An existing
-/// directory must be empty or already marked with the same kind. Several processes may do so at the
-/// same time.
+/// directory must be empty or already marked with the same kind. Several processes may mark the
+/// same directory at the same time.
 ///
 /// # Errors
 /// [`OwnedDirError`] if the directory holds other files or cannot be used; no file in it is then

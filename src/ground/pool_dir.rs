@@ -69,8 +69,8 @@ impl PoolDir {
         jobs
     }
 
-    /// Removes all jobs, and creates the directory of jobs if it is missing. Returns the first
-    /// number after those of all remaining entries.
+    /// Removes all jobs, and creates the directory of jobs if it is missing. Returns the first free
+    /// job number: one more than the largest number among the remaining entries, or 0.
     ///
     /// # Errors
     /// The error of the operating system; also an error if the directory of jobs is a symbolic

@@ -9,10 +9,10 @@ pub fn free_bytes(dir: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt as _;
 
     let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all bytes of this structure of numbers may be zero.
+    // SAFETY: the structure holds only numbers, for which zero bytes are valid.
     #[expect(unsafe_code, reason = "the system's interface")]
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte, and the place is writable.
+    // SAFETY: the path ends with a zero byte, and `found` is writable.
     #[expect(unsafe_code, reason = "the system's interface")]
     let status = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
     #[allow(clippy::useless_conversion, reason = "elsewhere the numbers are shorter")]

@@ -3,8 +3,9 @@
 //! A tarball is a tar file (ustar) compressed by Zstandard, which `tar --zstd -tf` lists. Its first
 //! entry, `manifest.json`, lists the path, length and BLAKE3 digest of the files that follow, in
 //! their order. The header of each file must equal, byte for byte, the header that this program
-//! would write for the entry in the manifest. So there are no links or devices, no path leads out
-//! of the directory, and no file is longer than declared. Equal files give equal bytes.
+//! would write for the entry in the manifest. Therefore a tarball holds no links or devices, no
+//! path leads out of the directory, and no file is longer than declared. Equal files give equal
+//! tarballs, byte for byte.
 //!
 //! Packing reads every file twice, once for its digest and once for its content, and fails if the
 //! two reads differ.
@@ -409,8 +410,8 @@ fn padding(bytes: u64) -> usize {
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// Whether a path must not be in a tarball: it is empty, too long or leads out of the directory,
-/// for example.
+/// Whether a path is not permitted in a tarball, for example because it is empty, too long or leads
+/// out of the directory.
 fn is_bad(path: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
     let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);

@@ -47,7 +47,7 @@ const MAX_SIGNATURE_BYTES: u64 = 100;
 const MAX_SEAL_BYTES: u64 = 1 << 20;
 /// Number of bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
-/// Maximum number of failed items that a seal describes; the others are only counted.
+/// Maximum number of failed items that a seal describes; further items are only counted.
 const MAX_LISTED_FAILURES: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
@@ -70,7 +70,7 @@ pub enum UnitsError {
     #[error("{} holds another plan or other files; name a new directory", .0.display())]
     DirectoryInUse(PathBuf),
     /// The plan has no unit with this number.
-    #[error("there is no unit {unit}; the plan has {n}, from 0")]
+    #[error("there is no unit {unit}; the plan has {n} units, numbered from 0")]
     NoUnit {
         /// Number of the requested unit.
         unit: u64,
@@ -78,10 +78,10 @@ pub enum UnitsError {
         n: u64,
     },
     /// This input file was changed after the units were planned.
-    #[error("{} was changed since it was planned; plan again", .0.display())]
+    #[error("{} has changed since the units were planned; plan again", .0.display())]
     Changed(PathBuf),
     /// Some units have no result, or a damaged one.
-    #[error("{} of {n} units have no complete result, the first is unit {}", missing.len(), missing[0])]
+    #[error("{} of {n} units have no complete result; the first is unit {}", missing.len(), missing[0])]
     Missing {
         /// Numbers of these units, ascending; at least one.
         missing: Vec<u64>,
@@ -265,8 +265,8 @@ impl Units {
         self.plan.inputs.is_empty()
     }
 
-    /// Checks the digest of the file that every unit reads, and returns its path; none if the task
-    /// has no such file.
+    /// Checks the digest of the file that every unit reads, and returns its path; `None` if the
+    /// task has no such file.
     ///
     /// # Errors
     /// [`UnitsError::Changed`] if the digest differs, [`UnitsError::Io`].
@@ -301,7 +301,7 @@ impl Units {
         share(self.plan.items, self.len(), unit)
     }
 
-    /// Returns the output of a unit; none if the unit has no complete result, or its output is
+    /// Returns the output of a unit; `None` if the unit has no complete result, or its output is
     /// longer than `limit` bytes.
     pub fn read(&self, unit: u64, limit: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -318,9 +318,10 @@ impl Units {
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Locks a unit until the returned claim is dropped. None if another process holds the lock, or
-    /// if the lock file cannot be opened or is not a regular file in the units' own directory. On
-    /// file systems without locks, two processes may claim the same unit and both compute it.
+    /// Locks a unit until the returned claim is dropped. `None` if another process holds the lock,
+    /// if the lock file cannot be opened or is not a regular file, or if the directory of claims is
+    /// a symbolic link. On file systems without locks, two processes may claim the same unit and
+    /// both compute it.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
         let dir = self.dir.join(CLAIMS);
         files::refuse_link(&dir).ok()?;
@@ -549,8 +550,8 @@ fn incomplete() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a result is incomplete")
 }
 
-/// Returns the seal at the end of a result, and the number of bytes before it; none if there is no
-/// seal.
+/// Returns the number of bytes before the seal at the end of a result, and the seal; `None` if
+/// there is no seal.
 fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;

@@ -163,13 +163,13 @@ const QUESTION_WORDS: [&str; 105] = [
     "your",
 ];
 
-/// Whether the word, in lower case, is one of [`STOP_WORDS`].
+/// Whether a lower-case word is one of [`STOP_WORDS`].
 pub fn is_stop_word(word: &str) -> bool {
     let lengths = word.bytes().next().map_or(0, |first| STOP_WORD_LENGTHS[usize::from(first)]);
     word.len() < 8 && lengths >> word.len() & 1 == 1 && STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Whether the word, in lower case, is a stop word or an English word that only shapes a question.
+/// Whether a lower-case word is a stop word or an English word that only shapes a question.
 pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
@@ -238,7 +238,8 @@ pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Joins what stands between whitespace and [control characters](is_control) with single spaces.
+/// Replaces each run of whitespace and [control characters](is_control) with one space, and trims
+/// both ends.
 pub fn one_line(text: &str) -> String {
     let parts = text.split(|c: char| c.is_whitespace() || is_control(c));
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
@@ -258,7 +259,7 @@ fn is_reference_char(c: char) -> bool {
 /// Calls `each` with the words of `text` in order, as the BM25 baseline of STaRK splits them: lower
 /// case, at least two characters, no stop words.
 pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
-    // The lower case of this letter depends on its context, even beyond the word.
+    // The lower case of sigma depends on its context, even beyond the word.
     if text.contains('\u{3a3}') {
         for_each_run(&text.to_lowercase(), &mut each);
     } else {
@@ -279,7 +280,7 @@ fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
         if bytes.get(at).is_some_and(|byte| !byte.is_ascii()) {
             let rest = &text[start..];
             let length = rest.find(|c| !is_reference_char(c)).unwrap_or(rest.len());
-            // Lower case may bring characters that end a word, as of U+0130.
+            // Lowercasing may add characters that end a word, as for U+0130.
             for part in rest[..length].to_lowercase().split(|c| !is_reference_char(c)) {
                 if part.chars().nth(1).is_some() && !is_stop_word(part) {
                     each(part);
@@ -307,7 +308,7 @@ pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str
 
 /// Whether the word at `range` is only a part of a longer word: at most two letters after an
 /// apostrophe ("there's", "can't"), or a single letter beside a hyphen ("X-linked", "e-mail"). Such
-/// a part alone is no name.
+/// a part alone is not a name.
 pub fn is_part(text: &str, range: &Range<usize>) -> bool {
     let n = text[range.clone()].chars().take(3).count();
     let before = text[..range.start].chars().next_back();
@@ -418,8 +419,8 @@ impl Stems {
     }
 }
 
-/// Calls `each` with the n-grams of a stem or word, in order. There are none if the stem is too
-/// long, is no longer than one n-gram, or has characters other than letters.
+/// Calls `each` with the n-grams of a stem or word, in order. Does nothing if the stem is too long,
+/// not longer than one n-gram, or has characters other than letters.
 pub fn grams(stem: &str, each: &mut dyn FnMut(&str)) {
     if is_too_long(stem) {
         return;
@@ -459,8 +460,9 @@ impl Analysis {
         }
     }
 
-    /// Encodes the analysis for an index file: byte 0 for words or 1 for stems; for stems, then the
-    /// number of each language (see [`Languages::places`]), unless English is the only one.
+    /// Encodes the analysis for an index file: byte 0 for words, byte 1 for stems. Byte 1 is
+    /// followed by the number of each language (see [`Languages::places`]), unless English is the
+    /// only language.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::Words => vec![0],

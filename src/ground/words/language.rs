@@ -189,9 +189,9 @@ fn ending<'a>(word: &'a str, endings: &[(&str, &str)]) -> Cow<'a, str> {
     endings.iter().find_map(replaced).map_or(Cow::Borrowed(word), Cow::Owned)
 }
 
-/// Replaces `letters`, pairs `(from, to)`, in a word, and then the spellings `ae`, `oe` and `ue` of
-/// umlauts by the vowel `a`, `o` or `u`. After another vowel or `q` they are kept, because they are
-/// two sounds there.
+/// Applies the replacements `letters`, pairs `(from, to)`, to a word. Then replaces the umlaut
+/// spellings `ae`, `oe` and `ue` by `a`, `o` and `u`, except after a vowel or `q`, where they are
+/// two sounds.
 fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
     let mut word = Cow::Borrowed(word);
     for (from, to) in letters {
@@ -215,7 +215,7 @@ fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
     Cow::Owned(kept.map(|pair| pair.1).collect())
 }
 
-/// A set of languages: those of the texts of a base. The default is English.
+/// The set of languages in which the texts of a base are written. The default is English.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Codes", into = "Codes")]
 pub struct Languages(u32);
@@ -357,8 +357,8 @@ impl Languages {
         })
     }
 
-    /// Whether a folded word is a stop word or, if the set contains English, one that only shapes a
-    /// question.
+    /// Whether a folded word is a stop word or, if the set contains English, a word that only
+    /// shapes a question.
     pub fn is_question_word(self, word: &str) -> bool {
         self.is_stop_word(word) || self.has(Language::ENGLISH) && QUESTION_WORDS.contains(&word)
     }
@@ -372,10 +372,10 @@ impl Languages {
         }
     }
 
-    /// Calls `each` with the parts of a folded and composed run, in order: the run itself; or, if
-    /// it has characters of a script without spaces and the set cuts such runs, each pair of
-    /// adjacent such characters, and each stretch of other characters. A character of such a script
-    /// without a neighbour of its kind is a part by itself: `usb充电器` gives `usb`, `充电`, `电器`.
+    /// Calls `each` with the parts of a folded and composed run, in order. If the set cuts runs and
+    /// the run has characters of a script without spaces, the parts are all pairs of adjacent such
+    /// characters, such characters without a neighbour of their kind, and the stretches of other
+    /// characters: `usb充电器` gives `usb`, `充电`, `电器`. Otherwise the run is the only part.
     pub fn for_each_part(self, run: &str, each: &mut dyn FnMut(&str)) {
         if !self.are_cut() || run.is_ascii() || !run.chars().any(is_unspaced) {
             return each(run);
