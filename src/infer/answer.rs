@@ -37,7 +37,7 @@ pub fn answer(
         || timed(|| understand(base, query)),
     );
     let answered = answered?;
-    // Words of conditions are not analysed again.
+    // The words of conditions are left out of the analysis.
     let (analysis, rest_ms) = timed(|| match &answered.conditions {
         Some(applied) => understand(base, &applied.rest),
         None => understood,
@@ -87,7 +87,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (work(), start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Keeps, of the relations that a word of the question excludes, those that a path of the answer
+/// Drops those relations that a word of the question excludes and that no path of the answer
 /// follows.
 fn keep_followed(answer: &mut Answer) {
     let hops = answer.paths.iter().flatten().flat_map(|path| &path.hops);
@@ -117,8 +117,8 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
 }
 
 /// Sets, for each node of the answer, the words of the question that occur in the node's document
-/// or in its neighbours' names. Also sets the misspelled words of the analysis and the unused ones,
-/// which name nothing and occur for no node.
+/// or in its neighbours' names. Also sets the corrected words of the analysis, and its unused
+/// words, which name nothing and occur for no node.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let corrections = base.corrections(query);
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();

@@ -30,7 +30,7 @@ use agent_tools::{Assistant, AssistantError, schema_text};
 /// The role that writes texts for query expansion.
 pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     name: "expand",
-    summary: "writes texts that queries are expanded by",
+    summary: "writes texts that expand queries",
     temperature: Some(0.0),
     max_tokens: 2_048,
 };
@@ -125,7 +125,7 @@ impl Expander {
     }
 }
 
-/// What a method may use to expand a query: the inner system, the indexes and a language model.
+/// Sources for the expansion of a query: the inner system, the indexes and a language model.
 struct InnerSystem<'a> {
     base: &'a IndexedBase,
     inner: &'a dyn Retriever,
@@ -148,7 +148,8 @@ impl Sources for InnerSystem<'_> {
         let role = EXPAND_ROLE.role();
         let request = self.assistant.request(role, prompt, inputs, sample.unwrap_or_default());
         let request = request.map(|request| {
-            // At temperature 0 all samples are equal: the service's default takes its place.
+            // At temperature 0 all samples would be equal, so samples use the service's default
+            // temperature.
             let temperature = request.temperature.filter(|t| sample.is_none() || *t > 0.0);
             Request { temperature, ..request }
         });

@@ -46,8 +46,8 @@ const WORDS_SHARE: f32 = 0.2;
 const WORDS_SHARE_SHORT: f32 = 0.5;
 /// Maximum number of words of a short query.
 const SHORT: usize = 9;
-/// Share of vector search in the ranking of a member, if the base has a sentence encoder. The other
-/// shares are shares of the remainder.
+/// Share of vector search in the ranking of a member, if the base has a sentence encoder. The share
+/// of word search applies to the remainder.
 const MEANING_SHARE: f32 = 0.2;
 /// Share of vector search for a short query.
 const MEANING_SHARE_SHORT: f32 = 0.3;
@@ -199,8 +199,8 @@ struct SearchRankings {
     meaning: Ranking,
     /// Whether the query has at most [`SHORT`] words.
     is_short: bool,
-    /// Whether the query names a node that word search does not see; its ranking then leaves out a
-    /// part of the query.
+    /// Whether the query names a node that word search does not cover, so that word search ignores
+    /// a part of the query.
     is_partial: bool,
 }
 
@@ -217,9 +217,9 @@ impl SearchRankings {
     }
 }
 
-/// Whether a query names a node, by a name that stands out, that no possible answer has as a
-/// neighbour or is itself: the institution of a paper's author. Word search sees documents and the
-/// names of neighbours alone.
+/// Whether a query has a marked name of nodes whose type is neither a candidate type nor linked to
+/// one, such as the institution of a paper's author. Word search does not cover such names: it
+/// searches only documents and names of neighbours.
 fn names_far_node(base: &IndexedBase, query: &str) -> bool {
     let candidates = base.kb.candidate_types();
     let mut near: BTreeSet<TypeId> = candidates.iter().copied().collect();
@@ -236,7 +236,8 @@ fn names_far_node(base: &IndexedBase, query: &str) -> bool {
 }
 
 /// Fuses the rankings of one member, applies its re-ranker, if any, and mixes in word search and
-/// vector search if the fusion does; also returns the node features that the re-ranker used.
+/// vector search as the fusion settings require. Also returns the node features that the re-ranker
+/// used.
 fn ranked(
     base: &IndexedBase,
     found: &SearchRankings,
@@ -281,10 +282,10 @@ fn mixed(ranking: Ranking, others: [(f32, &Ranking); 2]) -> Ranking {
     mixed.ranking().into_iter().map(|pair| pair.0).zip(scores).collect()
 }
 
-/// Joins the rankings of members by reciprocal rank fusion: a node's score is the mean over the
-/// members of `1 / (60 + rank)`, 0 for a member that lacks the node, scaled so that a node at rank
-/// 1 of all members has the score 1; best first, ties by ascending id. The ranking of a single
-/// member is unchanged.
+/// Joins the rankings of members by reciprocal rank fusion. A node's score is the mean of `1 / (60
+/// + rank)` over the members, with 0 for a member that lacks the node. Scores are scaled so that a
+/// node at rank 1 of all members has the score 1. Best first, ties by ascending id. The ranking of
+/// a single member is unchanged.
 fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     if rankings.len() < 2 {
         return rankings.pop().unwrap_or_default();
@@ -329,7 +330,7 @@ pub(super) struct QueryContext {
     /// The reading of the query, without its conditions, as a plain question; `None` if it is not
     /// plain.
     reading: Option<Reading>,
-    /// The types that the query asks for, ascending; empty if it does not say so.
+    /// The types that the query asks for, ascending; empty if the query names none.
     asked: Vec<TypeId>,
 }
 
@@ -362,7 +363,8 @@ impl QueryContext {
         Ok(Self { found, features, conditions, reading, asked })
     }
 
-    /// Leaves the conditions to a model that read the query, unless the question is plain.
+    /// Removes the conditions unless the question is plain: a model that read the query states its
+    /// own.
     pub(super) fn without_conditions(mut self) -> Self {
         if self.reading.is_none() {
             self.conditions = self.conditions.cleared();
@@ -371,8 +373,8 @@ impl QueryContext {
     }
 }
 
-/// Computes the features of a query for re-rankers, the same as when the query is answered; runs no
-/// programs. `None` for a plain question, whose answers no re-ranker chooses.
+/// Computes the features of a query for re-rankers, as when the query is answered, but runs no
+/// programs. `None` for a plain question, because no re-ranker chooses its answers.
 ///
 /// # Errors
 /// Errors of the embedder.
@@ -404,7 +406,7 @@ pub(super) struct JoinedAnswer {
     pub(super) reading: Option<Reading>,
     /// The conditions that the query states.
     pub(super) conditions: Conditions,
-    /// The types that the query asks for, ascending; empty if it does not say so.
+    /// The types that the query asks for, ascending; empty if the query names none.
     pub(super) asked: Vec<TypeId>,
 }
 

@@ -117,7 +117,7 @@ pub struct RequestBounds {
 /// Maximum length of a logged reason in characters.
 const MAX_LOGGED: usize = 300;
 
-/// Logs why a reply of a language model does not help, on one line; `-v` shows it.
+/// Logs on one line why a reply of a language model is unusable; `-v` shows these lines.
 pub(crate) fn log_unassisted(role: &RoleSpec, reason: &str) {
     let reason: String = one_line(reason).chars().take(MAX_LOGGED).collect();
     tracing::info!("no usable reply of the language model as {}: {reason}", role.name);
@@ -419,7 +419,7 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
-    /// Fields and relations of the base, as the model is shown them; set by the first query.
+    /// Fields and relations of the base, as the prompt shows them; set by the first query.
     fields: OnceLock<String>,
     /// Whether nodes that the model names from its own knowledge are used as answers.
     known_answers: bool,
@@ -558,8 +558,9 @@ impl BundleRetriever {
     }
 
     /// Runs the program of every routed category on the query without its conditions. Meanwhile
-    /// another thread collects the context, and then also runs programs. Programs that may ask a language model run on one thread in
-    /// order, because the order determines which of them meets a ceiling.
+    /// another thread collects the context, and then also runs programs. Programs that may ask a
+    /// language model run in order on one thread, because the order determines which program
+    /// reaches a ceiling.
     fn runs(
         &self,
         query: &str,

@@ -1,7 +1,7 @@
 //! Query reading by a language model: category, entities, relations to the answers, target type,
-//! constraints, conditions, and answers that the model knows. The reading is mixed into the bundle's
-//! ranking with the probability that the model states, and removes no node; nodes that meet its
-//! conditions come first. Names without a node in the base are ignored.
+//! constraints, conditions, and answers that the model knows. The reading is mixed into the
+//! bundle's ranking with the probability that the model states. It removes no node; nodes that meet
+//! its conditions come first. Names without a node in the base are ignored.
 //!
 //! Known answers use the model's knowledge as the hypothetical documents of HyDE do: Gao et al.,
 //! *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
@@ -47,7 +47,8 @@ const MAX_CONDITIONS: usize = 6;
 const MAX_EXCLUDED: usize = 4;
 /// Maximum number of fields in the prompt.
 const MAX_FIELDS: usize = 40;
-/// Number of pairs of types joined by a relation up to which the prompt shows all with their types.
+/// Maximum number of relations that the prompt shows with their types, each pair of types counted;
+/// if there are more, it shows only names of relations.
 const MAX_TUPLES: usize = 30;
 /// Maximum number of relations that the prompt shows by name.
 const MAX_SHOWN_RELATIONS: usize = 60;
@@ -111,7 +112,7 @@ pub(super) struct ReadQuery {
     entities: Vec<LinkedMention>,
     /// Relations between entities and answers; empty if the model names none.
     relations: Vec<RelationId>,
-    /// Answers that the model knows, likeliest first, with link confidence.
+    /// Answers that the model knows, most probable first, with link confidence.
     answers: Vec<(NodeId, f32)>,
     /// Type of the answers; `None` if the model names no type of the base.
     target: Option<TypeId>,
@@ -167,9 +168,9 @@ pub(super) fn read_query(
     Ok(Ok(ReadQuery::from_reply(base, &reply, &linked, categories.len())))
 }
 
-/// Describes the fields of possible answers that a condition may check, by kind and common values,
-/// and the relations, those with most edges first: with their types, one to a line, or by name if
-/// there are many.
+/// Describes the fields of candidates that a condition may check, with kind and common values, and
+/// the relations, most edges first. The relations have their types, one relation per line; if there
+/// are many, only their names are listed.
 pub(super) fn fields_text(base: &IndexedBase) -> String {
     let kb = &base.kb;
     let of_type = |&kind: &TypeId| sample(kb, kind).into_iter().map(move |field| (kind, field));
@@ -264,7 +265,7 @@ impl ReadQuery {
         Self { answers: Vec::new(), ..self }
     }
 
-    /// Returns the conditions of the reading in place of those read without the model.
+    /// Replaces the conditions `read` without the model by the conditions of the reading.
     pub(super) fn conditions(&self, base: &IndexedBase, read: Conditions) -> Conditions {
         read.replaced(base, &self.conditions, &self.excluded)
     }
@@ -307,7 +308,8 @@ impl ReadQuery {
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// Returns the weight of the reading's ranking in [`mix_in`]: 0.85 of the reading's probability.
+    /// Returns the weight of the reading's ranking in [`mix_in`]: 0.85 times the reading's
+    /// probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
     }
@@ -334,7 +336,7 @@ fn target_types(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
 }
 
-/// Splits the type off a name, as in "WWW (venue)".
+/// Splits a name such as "WWW (venue)" into name and type; the type is `None` if there is none.
 fn with_type<'a>(base: &IndexedBase, name: &'a str) -> (&'a str, Option<TypeId>) {
     let parts = name.strip_suffix(')').and_then(|name| name.rsplit_once(" ("));
     let typed = parts.and_then(|(name, kind)| Some((name, base.kb.type_id(kind)?)));

@@ -2,7 +2,7 @@
 //!
 //! Source: ReAct (Yao et al. 2023), the baseline of AvaTaR (Wu et al. 2024). Differences:
 //!
-//! - The tools are those that programs may call; tools that ask a model only if allowed.
+//! - The model may call the tools that programs may call; tools that ask a model only if allowed.
 //! - Later calls refer to results by call number, even in the same turn.
 //! - Sets and scores are shown by their best nodes; the shortlist shows relations with directions.
 //! - A turn only appends to the conversation, so that services can cache its prefix.
@@ -101,7 +101,7 @@ struct Step {
     value: Option<Value>,
 }
 
-/// What one query produced: the shortlist, the answers that the model named, and its tool calls.
+/// Result of one query: the shortlist, the answers that the model named, and its tool calls.
 struct ReactResult {
     shortlist: Vec<NodeId>,
     /// The nodes that the model named as answers.
@@ -328,7 +328,7 @@ fn call_tool(
     session.call(tool, values)
 }
 
-/// Whether a value has the right form for an argument.
+/// Whether a value can be passed as an argument of this kind.
 fn suits(kind: Kind, value: &Value) -> bool {
     match kind {
         Kind::Nodes => {

@@ -252,7 +252,7 @@ fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
 
 /// Formats a path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; an edge that the
 /// path follows against its stored direction is shown as `<-directed-`. `name` returns the label of
-/// a node; `relation` that of the edge between two consecutive nodes.
+/// a node; `relation` returns the label of the edge between two consecutive nodes.
 pub fn path_in_words<'a>(
     path: &[StepRecord<'a>],
     name: impl Fn(&StepRecord<'a>) -> String,

@@ -1,12 +1,14 @@
 //! The system `rerank`, also used by `--effort 2`: a language model scores the first nodes of
 //! another system's ranking.
 //!
-//! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences: a request has several
-//! candidates, each with its relations and their directions; every request shows the linked
-//! entities with their relations, so that all batches are scored consistently; nodes are ordered by
-//! score, and the shortlist only breaks ties (adding its rank to the score, as the source does,
-//! lets lower scores win); any number in 0..=1 is accepted, and an unusable reply does not affect
-//! other batches.
+//! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences:
+//!
+//! - A request has several candidates, each with its relations and their directions.
+//! - Every request shows the linked entities with their relations, so that all batches are scored
+//!   consistently.
+//! - Nodes are ordered by score; the shortlist only breaks ties. The source adds the rank in the
+//!   shortlist to the score, which lets lower scores win.
+//! - Any number in 0..=1 is accepted. An unusable reply does not affect other batches.
 
 use std::{collections::HashMap, iter, sync::Arc};
 
@@ -40,7 +42,7 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
 const STAGES: usize = 3;
 /// Default number of candidates that are scored by the end of each stage.
 const SCORED: [usize; STAGES] = [10, 20, 50];
-/// Best score so far from which on each stage but the first is left out.
+/// For each stage after the first: the best score so far at which the stage is skipped.
 const ENOUGH: [f32; STAGES - 1] = [0.9, 0.8];
 /// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
@@ -81,7 +83,7 @@ impl Depth {
         }
     }
 
-    /// Returns the number of candidates that are scored if no stage is left out.
+    /// Returns the number of candidates that are scored if no stage is skipped.
     const fn deepest(self) -> usize {
         self.ends[STAGES - 1]
     }
@@ -97,13 +99,13 @@ impl Default for Depth {
 /// have no usable score yet.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first nodes of another retriever's ranking, the shortlist; [`Depth`] says how many:
-/// by default 10, or 20 if the model scores none of them 0.9 or higher, or 50 if it scores none of
-/// the 20 at 0.8 or higher. The nodes are ordered by the model's score, ties as in the shortlist. A
-/// candidate without a usable score counts as 0 if another candidate of the same request has a
-/// usable score. If no candidate of a request has a usable score, the shortlist is returned
-/// unchanged, and [`Answer::unassisted`] holds the reason. Nodes beyond the depth follow in the
-/// order of the shortlist, with scores -1, -2, ...
+/// Reranks the first nodes of another retriever's ranking, the shortlist; [`Depth`] sets their
+/// number. By default, 10 nodes are scored; 20 if none of the 10 scores 0.9 or higher, and 50 if
+/// none of the 20 scores 0.8 or higher. The nodes are ordered by the model's score, ties as in the
+/// shortlist. A candidate without a usable score counts as 0 if another candidate of the same
+/// request has a usable score. If no candidate of a request has a usable score, the shortlist is
+/// returned unchanged, and [`Answer::unassisted`] holds the reason. Nodes beyond the depth follow
+/// in the order of the shortlist, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -303,7 +305,8 @@ fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
 }
 
 impl Rerank {
-    /// Makes the answer; the explanation of a node joins those of the shortlist and of the model.
+    /// Makes the answer; the explanation of a node joins the explanations by the shortlist and by
+    /// the model.
     fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
         let ScoredShortlist { shortlist: given, scores, .. } = judged;
         let places: HashMap<NodeId, usize> =
@@ -337,8 +340,8 @@ impl Rerank {
 fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
     let n = scores.len();
     let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
-        return vec![Explanation::new("the model", format!("asked about the first {n} alone"))];
+        return vec![Explanation::new("the model", format!("scored only the first {n}"))];
     };
     let given = score.map_or(Cell::from("no usable score"), Cell::from);
-    vec![Explanation::new("the model", given), Explanation::new("its place before", at + 1)]
+    vec![Explanation::new("the model", given), Explanation::new("rank in the shortlist", at + 1)]
 }

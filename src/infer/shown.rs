@@ -100,8 +100,8 @@ fn neighbors(
 }
 
 /// Formats one line per relation and direction: type, number and names of the neighbours.
-/// Neighbours in `first` are named first, and lines with such neighbours precede the others.
-/// Relations beyond `max_chars` share one line without names, see [`further`].
+/// Neighbours in `first` are named first, and lines with such neighbours come first. Relations
+/// beyond `max_chars` share one line without names, see [`further`].
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,

@@ -1,15 +1,15 @@
-//! The type of the things that a question asks for: "function" in "which function does SFRP1 have",
-//! "tickets" in "I was away. Show me tickets by Anna about printers".
+//! Finds the types of nodes that a question asks for: "function" in "which function does SFRP1
+//! have", "tickets" in "I was away. Show me tickets by Anna about printers".
 //!
-//! The word for the type is sought in the last sentence that has a "which" or "what" or begins with
-//! a command, between this word and the next word that shapes a sentence, or punctuation mark.
-//! There, the first word counts that is the head of a type's name ("function" of
-//! `molecular_function`) or a synonym. A later one counts instead if the words from the first to it
-//! may be a compound ("gene expression process"): no plural and no verb is among them ("drugs treat
-//! diseases", "drug treats disease").
+//! The search covers the last sentence that has a "which" or "what" or begins with a command: the
+//! words after this word, up to the next question word or punctuation mark. The type is named by
+//! the first word that is a synonym of a type or the head of its name ("function" of
+//! `molecular_function`). A later such word replaces it if both may belong to one compound ("gene
+//! expression process"): if no word from the first up to the later one is a plural or a verb, as in
+//! "drugs treat diseases" and "drug treats disease".
 //!
-//! Nodes of the type come first in an answer. English only. How often the type is right, and what
-//! it changes: docs/lab/2026-11-29-type-asked-for.md.
+//! Nodes of these types come first in an answer. English only. Accuracy and effect:
+//! docs/lab/2026-11-29-type-asked-for.md.
 
 use std::borrow::Cow;
 
@@ -24,16 +24,16 @@ const COMMANDS: [&str; 17] = [
     "bring", "find", "get", "give", "identify", "list", "look", "looking", "name", "need",
     "please", "pull", "return", "search", "show", "tell", "want",
 ];
-/// Number of words at the beginning of a command, of which one is in [`COMMANDS`].
+/// Number of first words of a sentence that may contain a word of [`COMMANDS`].
 const MAX_LEAD: usize = 4;
-/// Words that stand before what is asked for, or at the end of a type's name, and say nothing.
+/// Words without meaning before the word for a type, or at the end of a type's name.
 const GENERIC: [&str; 10] =
     ["form", "forms", "kind", "kinds", "one", "ones", "sort", "sorts", "type", "types"];
-/// Maximum number of words among which the type is sought.
+/// Maximum number of words that are searched for the type.
 const MAX_SOUGHT: usize = 8;
 
-/// Returns the types of the things that a question asks for, ascending. Empty if it does not say
-/// so, if they may not be answers, or if all possible answers have one type.
+/// Returns the types of nodes that a question asks for, ascending. Empty if the question names no
+/// candidate type, if there is only one candidate type, or if the base has no English texts.
 pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     let candidates = base.kb.candidate_types();
     if candidates.len() < 2 || !base.stems.languages().has(Language::ENGLISH) {
@@ -76,14 +76,14 @@ fn head_words(name: &str) -> Vec<String> {
     name.split('/').filter_map(head).collect()
 }
 
-/// Returns the words among which the type is sought, of the last sentence that has any.
+/// Returns the words to search for the type, from the last sentence that asks or commands.
 fn sought_words(query: &str) -> Vec<Cow<'_, str>> {
     let sentences: Vec<&str> = query.split_inclusive(['.', '?', '!', '\n']).collect();
     sentences.into_iter().rev().find_map(sought_in_sentence).unwrap_or_default()
 }
 
-/// Returns the words of a sentence among which the type is sought; `None` if the sentence has no
-/// "which" or "what" and does not begin with a command.
+/// Returns the words of a sentence to search for the type; `None` if the sentence has no "which" or
+/// "what" and does not begin with a command.
 fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
     let words: Vec<_> = name_words(sentence).collect();
     let asks = words.iter().position(|(_, word)| matches!(word.as_ref(), "which" | "what"));

@@ -7,8 +7,8 @@
 //! | not closed, without Anna Ode, that do not cause dizziness | `status!=closed`, `drug_causes_effect!=dizziness` |
 //! | without a product, not closed (a date) | `product!=*`, `closed!=*` |
 //! | other than The Silent Harbor | `name!=The Silent Harbor` |
-//! | newest, oldest | answers of a plain question by date |
-//! | sets other than knights, not for birthdays | no node has this name: the word is in no name of the answer or of a neighbour |
+//! | newest, oldest | order of a plain question's answers by date |
+//! | sets other than knights, not for birthdays | neither the answer's name nor a neighbour's name has the word, which names no node |
 //!
 //! Each condition has the syntax of [`agent_kb::filter`], in which it is also shown to the user. A
 //! phrase counts only if the base has the node that it names, or a field of dates or numbers for
@@ -53,21 +53,21 @@ use agent_retrieve::AppliedConditions;
 const SAMPLE: usize = 32;
 /// Minimum share of dates or numbers among the sampled values of a field of that kind.
 const MIN_SHARE: f32 = 0.9;
-/// Maximum distance, in words, of the word that names the field: before a date, or on either side
-/// of a number.
+/// Maximum distance, in words, from a date or number to the word that names its field. The word may
+/// precede a date, and stand on either side of a number.
 const MAX_FIELD_DISTANCE: usize = 3;
 /// Maximum distance, in words, from a negation to the limit or date that it may negate.
 const MAX_NEGATED: usize = 6;
 /// A field counts as rarely filled if another field with the same meaning has more than this many
 /// times as many values.
 const FEW: u32 = 4;
-/// Maximum number of words between "which" or "what" and the end of the type that it asks for.
+/// Number of words after "which" or "what" that may name the requested type.
 const MAX_ASKED: usize = 3;
-/// After [`Conditions::apply`], the best score of the nodes that do not fulfil the conditions, as a
-/// share of the lowest score of those that do.
+/// Best score of the nodes that do not fulfil the conditions after [`Conditions::apply`], as a
+/// share of the lowest score of the nodes that do.
 const OUTSIDE_SHARE: f32 = 0.5;
 
-/// Share of its score that a node keeps which lacks the value of a comparison.
+/// Share of the score that a node keeps if it lacks a value that a condition compares.
 const UNKNOWN_SHARE: f32 = 0.5;
 
 /// Whether a node fulfils all conditions.
@@ -84,7 +84,7 @@ enum Fulfilled {
 pub struct Conditions {
     /// The question without the words of conditions.
     pub rest: String,
-    /// The question without conditions and without what it excludes, for programs and search.
+    /// The question without conditions and excluded phrases, for programs and search.
     pub wanted: String,
     /// The conditions, in the order of the question.
     pub all: Vec<Condition>,
@@ -98,14 +98,14 @@ pub struct Conditions {
     literals: Vec<Vec<String>>,
 }
 
-/// Puts the nodes for which `holds` is true first, both parts in their order. The scores of the
-/// others are scaled to be below those of the first.
+/// Moves the nodes for which `holds` is true to the front; both parts keep their order. The scores
+/// of the other nodes are scaled to lie below those of the front.
 pub fn first_of(ranking: Vec<(NodeId, f32)>, holds: impl Fn(NodeId) -> bool) -> Vec<(NodeId, f32)> {
     let (first, others) = ranking.into_iter().partition(|pair| holds(pair.0));
     followed(first, others)
 }
 
-/// Appends other nodes to a ranking; their scores are scaled to be below those of the first.
+/// Appends `others` to the ranking `first`, with scores scaled to lie below those of `first`.
 fn followed(mut first: Vec<(NodeId, f32)>, others: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
     let (Some(least), Some(most)) = (first.last(), others.first()) else {
         first.extend(others);
@@ -152,7 +152,7 @@ struct Reader<'a> {
     words: Vec<Word<'a>>,
     mentions: Vec<ExactMention>,
     schema: Schema,
-    /// The types that the question mentions first, if any.
+    /// The types that the question asks for, if any.
     wanted: Option<Vec<TypeId>>,
     /// Fields of dates and numbers.
     fields: Vec<Field>,
@@ -188,14 +188,13 @@ impl Conditions {
         Self { rest, wanted, all, newest_first, excluded, literals }
     }
 
-    /// Returns the question alone, without its conditions.
+    /// Removes all conditions; keeps the texts of the question.
     pub(crate) fn cleared(self) -> Self {
         Self { rest: self.rest, wanted: self.wanted, ..Self::default() }
     }
 
-    /// Returns the question with other conditions: texts in the syntax of [`agent_kb::filter`], and
-    /// words that the names of answers do not have. Ignores texts that are no conditions, and
-    /// conditions that no possible answer fulfils.
+    /// Replaces the conditions by `texts`, in the syntax of [`agent_kb::filter`], and the excluded
+    /// phrases by `excluded`. Ignores invalid texts, and conditions that no candidate fulfils.
     pub(crate) fn replaced(
         self,
         base: &IndexedBase,
@@ -219,7 +218,8 @@ impl Conditions {
         move |node| check(node) == Fulfilled::Yes
     }
 
-    /// Returns a function that checks the conditions of a node.
+    /// Returns a function that determines whether a node fulfils the conditions or lacks values for
+    /// it.
     fn check<'a>(&'a self, base: &'a IndexedBase) -> impl Fn(NodeId) -> Fulfilled + use<'a> {
         let checks = self.all.iter().filter_map(|condition| Check::new(&base.kb, condition).ok());
         let checks: Vec<Check<'a>> = checks.collect();
@@ -239,7 +239,7 @@ impl Conditions {
         }
     }
 
-    /// Keeps the nodes that fulfil all conditions; all nodes if none does.
+    /// Returns the nodes that fulfil all conditions; all nodes if none of them does.
     pub fn fulfilled(&self, base: &IndexedBase, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let holds = self.holds(base);
         let fulfilled: Vec<NodeId> = nodes.iter().copied().filter(|node| holds(*node)).collect();
@@ -264,9 +264,9 @@ impl Conditions {
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
-    /// Moves the nodes that fulfil all conditions to the front of a ranking. A node of the same type
-    /// as one of them that lacks the number of a comparison stays among them with half of its
-    /// score: the price may merely be missing. The other nodes keep their order and get lower
+    /// Moves the nodes that fulfil all conditions to the front of a ranking. A node that lacks a
+    /// value that a condition compares joins them with half of its score, if one of them has the
+    /// same type: its price may merely be missing. The other nodes keep their order and get lower
     /// scores.
     pub fn apply(&self, base: &IndexedBase, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() && self.excluded.is_empty() {
@@ -370,7 +370,8 @@ fn fields_of(kb: &Kb) -> Vec<Field> {
     fields
 }
 
-/// Returns the field to which a date without a named field refers: the first by [`GENERAL_DATES`].
+/// Returns the field to which a date without a named field refers: the field whose name contains
+/// the earliest entry of [`GENERAL_DATES`], ties by field id.
 fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
     let name = |field: &Field| kb.field_names().get(usize::from(field.id.0)).map(String::as_str);
     let place = |field: &&&Field| {
@@ -381,8 +382,8 @@ fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
     fields.iter().min_by_key(place).map(|field| field.id)
 }
 
-/// Returns the types that a question asks for: those that a word right after "which" or "what"
-/// names, or those that it mentions first. Only types that may be answers count; `None` if it names
+/// Returns the types that a question asks for: the types named right after "which" or "what", else
+/// the types that the question mentions first. Keeps only candidate types; `None` if there are
 /// none.
 fn wanted(base: &IndexedBase, schema: &Schema, words: &[Word<'_>]) -> Option<Vec<TypeId>> {
     let stems_from = |at: usize, n: usize| -> Vec<String> {
@@ -506,9 +507,10 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Returns the position at which the limit at word `at` begins: that of a negation that
-    /// reverses the limit, as in "doesn't cost more than", otherwise `at`; `None` if the limit must
-    /// not be read, because a negation before it applies to something else.
+    /// Returns the position at which the limit at word `at` begins. If a negation reverses the
+    /// limit, as in "doesn't cost more than", this is the position of the negation, otherwise `at`.
+    /// `None` if a negation before the limit applies to something else; the limit must then not be
+    /// read.
     fn limit_start(&self, at: usize) -> Option<usize> {
         let Some(n) = self.negated_before(at) else { return Some(at) };
         let start = at - n - 1;
@@ -544,14 +546,15 @@ impl<'a> Reader<'a> {
         };
         let before = (at.saturating_sub(MAX_FIELD_DISTANCE)..at).rev();
         let behind = after..(after + usize::from(after > at) * MAX_FIELD_DISTANCE);
-        // A name ends the words of each side that belong to the condition.
+        // On each side, a name ends the words that belong to the condition.
         let before = before.take_while(|place| !is_marked(place));
         for place in before.chain(behind.take_while(|place| !is_marked(place))) {
             let Some(word) = self.words.get(place).filter(|word| !word.is_in_name) else {
                 continue;
             };
             let means = |field: &&&Field| self.is_named(field, word, synonyms);
-            // "price" is preferred to "sale price", and to both a field that far more nodes have.
+            // "price" is preferred to "sale price"; a field that far more nodes have is preferred
+            // to both.
             let reachable =
                 fields.iter().filter(means).filter(|field| self.path_to(field).is_some());
             let most = reachable.clone().map(|field| field.n).max().unwrap_or_default();
@@ -611,7 +614,7 @@ impl<'a> Reader<'a> {
         self.base.kb.tuples().iter().filter(joins).map(|tuple| tuple.relation).collect()
     }
 
-    /// Returns the types that the question mentions first, or all that may be answers.
+    /// Returns the types that the question asks for; all candidate types if it names none.
     fn wanted_types(&self) -> &[TypeId] {
         self.wanted.as_deref().unwrap_or(self.base.kb.candidate_types())
     }

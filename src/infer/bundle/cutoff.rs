@@ -4,7 +4,7 @@
 //! score. Each cut point has features of its rank and of the scores around it. A linear model with
 //! a softmax over all points gives their probabilities, and the most probable point is chosen.
 //! Source: Bahri et al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, here
-//! with six weights instead of a transformer. Features depend on ranks and scores alone, so the
+//! with six weights instead of a transformer. Features depend only on ranks and scores, so the
 //! weights hold for any category.
 //!
 //! Expected precision and recall are means over training queries with a similar probability.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use agent_kb::NodeId;
 use agent_retrieve::End;
 
-/// Maximum rank of a cut; answers with more nodes have no known cut-off.
+/// Maximum rank of a cut; a cut-off at a later rank is unknown.
 pub const MAX_RANK: usize = 200;
 /// Lower limit of the features `score` and `share`.
 const MIN_LOG: f32 = -8.0;

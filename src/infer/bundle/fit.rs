@@ -10,10 +10,10 @@ use agent_tools::mentions::named_relations;
 /// How a base relates to the base that a bundle was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is the same base.
+    /// The base is the same.
     Same,
-    /// It has the same name but other data, and still has all types and relations that the bundle
-    /// names.
+    /// The base has the same name but other data, and still has all types and relations that the
+    /// bundle names.
     Updated,
 }
 

@@ -1,11 +1,11 @@
-//! Words that people use for types and relations, in addition to the words in their names:
-//! "medicine" for a type `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
+//! Synonyms of types and relations, in addition to the words of their names: "medicine" for a type
+//! `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
 //!
 //! The table `lexicon.tsv` holds general English words, none of them specific to one base: a row
 //! applies to every type or relation whose name has one of the row's words. Some words exclude a
-//! relation: a question for something "for" a disease does not ask for its causes. Others only
-//! suggest a relation: "sold" may refer to a product's maker, or to something else. A ranking may
-//! follow a suggestion; a plain answer may not.
+//! relation: "for" before a disease does not ask for its causes. Others only suggest a relation:
+//! "sold" may refer to a product's maker, but need not. A ranking may follow a suggestion; a plain
+//! answer may not.
 
 use std::sync::LazyLock;
 
@@ -32,12 +32,13 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 });
 
-/// Stems of words by which people mean, suggest or exclude one type or relation.
+/// Stems of words that mean, suggest or exclude one type or relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synonyms {
     /// Stems that mean the type or relation.
     pub means: Vec<String>,
-    /// The stems of `means`, and stems that may mean the type or relation but also something else.
+    /// The stems of `means`, and stems that may mean the type or relation but have other meanings
+    /// too.
     pub suggests: Vec<String>,
     /// Stems that exclude the type or relation, unless another word means it.
     pub excludes: Vec<String>,

@@ -12,8 +12,8 @@
 //! ensemble      further routers over some of the categories, each with its fusion and order; all
 //!               rankings are joined by reciprocal rank fusion; since format 5
 //! cutoff        weights of the cut-off and its expected quality, if it was trained
-//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3. Those
-//!               of the lexicon since format 6
+//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3.
+//!               Phrasings of the lexicon since format 6
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all fields above except the version in the provenance
@@ -61,8 +61,8 @@ pub const OLDEST_FORMAT: u32 = 1;
 /// Value of [`Category::proposed_by`] for programs of the search actor; a colon and the operator
 /// may follow.
 pub const SEARCH: &str = "search";
-/// Program version from which every bundle's digest is computed, whatever version wrote the bundle:
-/// the first one that froze bundles.
+/// Program version that enters the digest of every bundle, whatever version wrote the bundle: the
+/// first version that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
 /// Maximum number of categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;
@@ -287,7 +287,7 @@ impl Proof {
     }
 }
 
-/// A sequential test of one category's change alone.
+/// A sequential test of the change of a single category.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryProof {
@@ -385,7 +385,7 @@ pub enum BundleError {
     },
     /// The file was written by a newer version.
     #[error(
-        "{path} has format {format}, this version reads {OLDEST_FORMAT} to {FORMAT}; update agent"
+        "{path} has format {format}, but this version reads {OLDEST_FORMAT} to {FORMAT}; update agent"
     )]
     Newer {
         /// Path of the file.
@@ -422,7 +422,7 @@ pub enum BundleError {
 }
 
 impl Bundle {
-    /// Returns the oldest version of the layout that has these parts of a bundle.
+    /// Returns the oldest version of the layout that can hold these parts of a bundle.
     pub fn format_of(phrasings: Option<&Phrasings>, fusion: Fusion, ensemble: &[Member]) -> u32 {
         let mut phrasings = phrasings.into_iter().flat_map(|phrasings| &phrasings.0);
         let is_mixed = |fusion: Fusion| fusion.words || fusion.meaning;
@@ -567,7 +567,8 @@ impl Bundle {
     }
 
     /// Returns the members of the ensemble. The first member has the router, fusion and re-ranker
-    /// of the bundle itself, over the first categories of the bundle, as many as the router knows.
+    /// of the bundle itself. Its categories are the first `n_categories` of the bundle, as its
+    /// router states.
     pub fn members(&self) -> Vec<Member> {
         let first = Member {
             categories: (0..self.router.n_categories).collect(),

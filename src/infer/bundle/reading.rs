@@ -1,4 +1,4 @@
-//! Plain questions: questions of names and relations only, which the graph alone answers.
+//! Reads plain questions: questions of names and relations only, which the graph alone can answer.
 //!
 //! "Other films by the director of The Silent Harbor" contains a name and its relation to the
 //! answers. Such a question is read as one metapath from each name to one type of answers; the
@@ -56,7 +56,7 @@ const MAX_BEHIND: f32 = 4.0;
 /// Maximum difference between the log likelihoods of readings that count as equally likely; their
 /// answers are united.
 const SAME_LOG: f32 = 1e-3;
-/// Words that relate the answers to the names, in any base.
+/// Words that compare the answers with the names, in any base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
 /// Words for a common property of the answers and a name, as in "same brand": the metapath follows
@@ -143,9 +143,9 @@ pub struct Reading {
     /// Whether a word of the question is explained only as a synonym, or not at all. The quality of
     /// answers to training questions does not apply to such a reading.
     pub by_synonym: bool,
-    /// Nodes that other readings reach: the metapaths in the reverse direction, if only the order of
-    /// words determines the direction, or less likely metapaths of one step to the same type.
-    /// Ranked after the answers. Ascending.
+    /// Nodes that other readings reach: the metapaths in the reverse direction, if only the order
+    /// of words determines the direction, or less likely metapaths of one step to the same type.
+    /// They rank after the answers. Ascending.
     alternatives: Vec<NodeId>,
     /// The answers by date, undated ones last, if the question asks for the newest or oldest nodes.
     by_date: Option<Vec<NodeId>>,
@@ -269,7 +269,7 @@ impl Question {
 
 /// Returns all metapaths of one and two steps from the type `start` to candidate types, ascending.
 /// A relation within one type is followed in both directions at once and, if `directed`, also in
-/// each direction alone.
+/// each single direction.
 pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
     let mut metapaths = Vec::new();
     for (step, end) in steps_from(base, start, directed) {
@@ -335,10 +335,10 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     first.iter().filter(in_all).filter(not_named).copied().collect()
 }
 
-/// Reads a question without its conditions as a plain one; `None` if it is not plain, or no reading
-/// has 1 to 1,000 answers. If any answers fulfil the conditions, the others are dropped. For a
-/// question that is not plain, also returns the nodes that its likely metapaths reach, with
-/// probabilities in `0..=1`.
+/// Reads a question without its conditions as a plain question; `None` if the question is not
+/// plain, or if no reading has 1 to 1,000 answers. If any answers fulfil the conditions, the other
+/// answers are dropped. For a question that is not plain, also returns the nodes that its likely
+/// metapaths reach, with probabilities in `0..=1`.
 pub fn read_or_guess(
     base: &IndexedBase,
     conditions: &Conditions,
@@ -481,7 +481,7 @@ impl Reading {
         reversed.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Ranks the answers of the reading first: those in `ranking`, then those that `ranking` lacks.
+    /// Ranks the answers of the reading first: the answers in `ranking`, then all other answers.
     /// Drops the named nodes. Answers score above 0.5, alternatives above 0.25, and all other nodes
     /// below 0.05, so that the cut-off lies between them. Best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {

@@ -22,11 +22,11 @@ use agent_retrieve::Feature;
 
 /// Number of candidates from each program; further nodes follow in their order.
 const PER_PROGRAM: usize = 40;
-/// Number of candidates each from text search, from vector search, and from likely metapaths.
+/// Number of candidates from each of text search, vector search and likely metapaths.
 const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
-/// Number of nodes from text search among which those that fulfil conditions are looked for.
+/// Number of nodes from text search that are checked against the conditions of a query.
 const FILTERED: usize = 2_000;
 /// Number of linked nodes per type that count as named by the query.
 const LINKED: usize = 5;
@@ -121,9 +121,9 @@ impl Reranker {
     }
 }
 
-/// Returns the first [`COMPARED`] candidates from text search with their scores, best first; of the
-/// types `asked`, if any is given and such nodes are found. Nodes that fulfil the conditions come
-/// first, from as many as [`FILTERED`] candidates.
+/// Returns at most [`COMPARED`] candidates from text search with their scores, best first. If text
+/// search finds nodes of the types `asked`, returns only nodes of these types. With conditions,
+/// text search finds up to [`FILTERED`] nodes, and nodes that fulfil the conditions come first.
 pub(crate) fn search_words(
     base: &IndexedBase,
     conditions: &Conditions,
@@ -138,7 +138,7 @@ pub(crate) fn search_words(
     found
 }
 
-/// Inputs of the features that depend on the query alone.
+/// Inputs of the features that depend only on the query.
 pub struct QueryFeatures {
     /// Nodes from text search with their scores, best first.
     found: Vec<(NodeId, f32)>,

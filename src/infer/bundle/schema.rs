@@ -76,8 +76,8 @@ impl Schema {
     }
 
     /// Returns, for each relation, whether the question excludes it: some stem excludes the
-    /// relation, no stem is a word of its name, and none of its synonyms occurs among the stems
-    /// that do not just ask (`asks` is false).
+    /// relation, no stem is a word of its name, and no stem whose `asks` is false is a synonym of
+    /// the relation.
     pub(super) fn excluded(&self, stems: &[String], asks: &[bool]) -> Vec<bool> {
         let topical = || stems.iter().zip(asks).filter(|(_, asks)| !**asks).map(|pair| pair.0);
         let of_type = |own: &String| self.types.iter().flatten().any(|other| other == own);

@@ -181,7 +181,7 @@ pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     }
 }
 
-/// Returns the nodes of a value as [`node_set`] does; also those of a single id and of a list of
+/// Returns the nodes of a value as [`node_set`] does; also the nodes of a single id or a list of
 /// ids.
 fn ids(value: &Value) -> Option<NodeSet> {
     match value {

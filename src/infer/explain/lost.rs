@@ -4,8 +4,8 @@
 //!
 //! A stretch is the set of calls whose nodes get into the ranking, or into the start of a metapath,
 //! without a metapath between. Within a stretch, a node is lost at the latest call that received it
-//! and did not pass it on. If there is no such call, the search continues in the preceding stretch,
-//! for the nodes from which a metapath would have reached a sought node.
+//! and did not pass it on. If there is no such call, the search continues in the preceding stretch.
+//! It then looks for the nodes from which a metapath would have reached a sought node.
 
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// Returns the point at which those nodes were lost from which a metapath would have reached a
-    /// sought node.
+    /// Returns the point at which the nodes were lost from which the metapath of call `at` would
+    /// have reached a sought node.
     fn lost_before_metapath(
         &self,
         at: usize,

@@ -17,9 +17,10 @@
 //! Linked entities that were found and then dropped before a metapath also count as cut or
 //! filtered. Of several calls that dropped an answer, the last one counts.
 //!
-//! The gain is the possible increase of the question's reciprocal rank: exact for
-//! `not routed`, otherwise an upper bound. The bound is the reciprocal of the best rank of an answer
-//! in the scores of any call that contributes to the ranking, or 1 if no call returned an answer.
+//! The gain is the possible increase of the question's reciprocal rank. It is exact for
+//! `not routed`, otherwise an upper bound. The bound is the reciprocal of the best rank of an
+//! answer in the scores of any call that contributes to the ranking, or 1 if no call returned an
+//! answer.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -72,7 +73,7 @@ const ROUTER: &str = "router";
 pub enum Kind {
     /// The program failed.
     Failed,
-    /// The program of one category alone answers better than the bundle.
+    /// The program of a single category answers better than the bundle.
     NotRouted,
     /// No call found the nodes from which a metapath would have reached an answer.
     NotLinked,
@@ -309,7 +310,7 @@ impl Explainer {
         Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
-    /// Returns the loss to the router, if the program of one category alone is better than the
+    /// Returns the loss to the router, if the program of a single category is better than the
     /// bundle.
     fn not_routed(
         &self,

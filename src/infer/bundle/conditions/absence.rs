@@ -70,8 +70,8 @@ impl Reader<'_> {
             || self.is(at, &["no"]) && before(1, &["there"])
     }
 
-    /// Finds the name that follows a negation: the first at or after word `at`, with the stems of
-    /// the words before it. These must be function words or words of the schema.
+    /// Finds the name that a negation excludes: the first name at or after word `at`. Also returns
+    /// the stems of the words between, which must be function words or words of the schema.
     fn name_after(&self, at: usize) -> Option<(ExactMention, Vec<String>)> {
         let mut between = Vec::new();
         for next in at..=at + MAX_BETWEEN {
@@ -79,7 +79,7 @@ impl Reader<'_> {
                 return None;
             }
             if let Some(mention) = self.mention_at(next) {
-                // "iPhone" of "iPhone 5", "1" of "type 1" is not what is excluded.
+                // In "iPhone 5" and "type 1", neither "iPhone" nor "1" alone is excluded.
                 let has_digit = |at: usize| {
                     self.words.get(at).is_some_and(|word| word.folded.starts_with(is_digit))
                 };
@@ -157,9 +157,9 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// Excludes a named node, whose negation begins at word `start`: adds the condition that it is
-    /// no neighbour, and excludes its name if it may be an answer itself. `None` if it can be
-    /// neither.
+    /// Excludes a named node, whose negation begins at word `start`. Adds the condition that the
+    /// node is not a neighbour. Also excludes its name, if the name has several words or the node
+    /// may be an answer itself. `None` if the node can be neither a neighbour nor an answer.
     fn read_absent(
         &mut self,
         start: usize,
@@ -195,8 +195,8 @@ impl Reader<'_> {
         if let Some(field) = field {
             self.found.push(Condition::new(field, Operator::IsNot, values));
         }
-        // A name of one word, such as "closed", may occur in names of other things, unless it is
-        // one of the things that the question asks for.
+        // A name of one word, such as "closed", also occurs in unrelated names, so it is excluded
+        // only if it names a node of a wanted type.
         for words in named {
             if words.len() > 1 || is_wanted {
                 self.exclude(words, false);
@@ -213,7 +213,8 @@ impl Reader<'_> {
         self.put_literal(start, end, self.is_any(start, &IN_TITLES));
     }
 
-    /// Reads the absence of any neighbour of a type, or of a field: "without a product".
+    /// Reads the condition that nodes have no neighbour of a type, or no value of a field: "without
+    /// a product".
     fn read_lack(&mut self, start: usize, mut at: usize) -> Option<usize> {
         while self.is_any(at, &LACKING) {
             at += 1;
@@ -263,8 +264,8 @@ impl Reader<'_> {
         Some(ExactMention { nodes, ..found.clone() })
     }
 
-    /// Returns the types of the nodes of a mention; only those that `stems`, or words right after
-    /// the mention, refer to, if there are any.
+    /// Returns the types of the nodes of a mention. If `stems` or the words right after the mention
+    /// refer to some of these types, returns only those.
     fn kinds_of(&self, mention: &ExactMention, stems: &[String]) -> BTreeSet<TypeId> {
         let kb = &self.base.kb;
         let kinds: BTreeSet<TypeId> =
@@ -307,7 +308,7 @@ impl Reader<'_> {
         let (wanted, candidates) = (self.wanted_types(), self.base.kb.candidate_types());
         let side = self.side_beside(wanted, &kinds, between);
         let side = side.or_else(|| self.side_behind(wanted, &kinds));
-        // The question may name another type before the one that it asks for.
+        // The question may name another type before the type that it asks for.
         side.or_else(|| self.side_beside(candidates, &kinds, between))
     }
 
@@ -332,8 +333,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns `type.field` for a type between a wanted type and one of `kinds`, if the field has
-    /// the name of the latter.
+    /// Returns `type.field`: a type between a wanted type and one of `kinds`, and a field with the
+    /// name of the latter type. `None` if there is no such type or field.
     fn side_behind(&self, wanted: &[TypeId], kinds: &BTreeSet<TypeId>) -> Option<String> {
         let kb = &self.base.kb;
         let middle = (0..kb.types().len()).map(|at| TypeId(at as u16)).find(|&middle| {

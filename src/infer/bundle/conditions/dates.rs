@@ -85,7 +85,7 @@ impl Reader<'_> {
                 None => break,
             }
         }
-        // A number of four digits alone need not be a year.
+        // A bare number of four digits need not be a year.
         let is_number = dates.iter().all(|span| span.from.len() == 4);
         if !has_word && dates.len() == 1 && is_number {
             return None;
@@ -114,12 +114,13 @@ impl Reader<'_> {
         date_at(self.text, &words, at)
     }
 
-    /// Whether a hyphen or dash alone joins word `at` to the word before.
+    /// Whether only a hyphen or dash stands between word `at` and the word before.
     fn is_hyphened(&self, at: usize) -> bool {
         matches!(self.before(at).map(str::trim), Some("-" | "\u{2013}" | "\u{2014}"))
     }
 
-    /// Adds conditions on a field of dates.
+    /// Adds conditions on the field of dates that the words around `at` refer to. Returns `end`;
+    /// `None` if there is no such field, or if the words are not a date.
     fn put_dates<const N: usize>(
         &mut self,
         at: usize,
@@ -174,7 +175,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the end of the span that is the limit for this operator.
+/// Returns the date of the span that bounds values with this operator: the last date for "at most"
+/// and "more than", otherwise the first.
 fn limit(operator: Operator, span: DateSpan) -> String {
     match operator {
         Operator::AtMost | Operator::More => span.to,

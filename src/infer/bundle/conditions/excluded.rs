@@ -1,13 +1,16 @@
-//! Words that a question excludes without naming a node: "playmobil sets other than knights", "gift
-//! cards not for birthdays".
+//! Reads words that a question excludes without naming a node: "playmobil sets other than knights",
+//! "gift cards not for birthdays".
 //!
-//! Nodes whose name has such words come last, and so do nodes with a neighbour of that name, unless
-//! the neighbour is of the same type: what a product is bought with is no property of it. The
-//! broader things that a node is a kind of count too. Names that have the negation themselves, as
-//! in "Learning without Forgetting" and "latex-free", do not count. Word search leaves the words
-//! out, unless the negation is one that titles have, such as "without" or "no". The words after a
-//! negation count up to the next punctuation mark, question word or word such as "with"; at most
-//! three. "Or" begins a new phrase, and so does "and" after "other than".
+//! A phrase consists of the words after a negation, at most three. It ends before the next
+//! punctuation mark, question word or word such as "with". "Or" begins a new phrase, and so does
+//! "and" after "other than".
+//!
+//! Nodes with the words of a phrase in their name come last. So do nodes with such a neighbour, if
+//! the neighbour has another type or is a broader thing that the node is a kind of. Other
+//! neighbours of the same type do not count: a product that is bought together with a node is not a
+//! property of the node. Names that contain the negation, such as "Learning without Forgetting" and
+//! "latex-free", do not count. Word search leaves the words out, unless the negation occurs in
+//! titles, as "without" and "no" do.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -39,8 +42,8 @@ pub(super) struct Excluded {
     text: String,
     /// The stems of the words.
     stems: Vec<String>,
-    /// If the names of neighbours count too: the relations from a thing to the broader thing that
-    /// it is a kind of.
+    /// Relations from a node to the broader things that it is a kind of; `None` if the names of
+    /// neighbours do not count.
     kinds: Option<Vec<RelationId>>,
 }
 
@@ -76,8 +79,8 @@ impl Excluded {
         self.stems.iter().all(has)
     }
 
-    /// Whether a neighbour of a node has the phrase in its name: one of another type, or a broader
-    /// thing of which the node is a kind.
+    /// Whether a neighbour of a node has the phrase in its name. Only neighbours of another type
+    /// count, and broader things that the node is a kind of.
     fn is_in_neighbor(&self, base: &IndexedBase, node: NodeId) -> bool {
         let Some(kinds) = &self.kinds else { return false };
         let names = &base.neighbor_names;
@@ -142,8 +145,8 @@ impl Reader<'_> {
             || self.words.get(at).is_some_and(|word| as_year(&word.folded).is_some())
     }
 
-    /// Adds the words at `range` as an excluded phrase; `in_neighbors`: the names of neighbours
-    /// count too.
+    /// Adds the words at `range` as an excluded phrase. With `in_neighbors`, the names of
+    /// neighbours count too.
     pub(super) fn exclude(&mut self, range: Range<usize>, in_neighbors: bool) {
         let words = self.words.get(range).unwrap_or_default();
         let (Some(first), Some(last)) = (words.first(), words.last()) else { return };

@@ -100,8 +100,8 @@ impl Reader<'_> {
         Some((quantity(written)?.number, at + n))
     }
 
-    /// Returns the name of the field of numbers whose name has "price" or, without one, "cost"; of
-    /// several the shortest.
+    /// Returns the shortest name of a field of numbers of the wanted types that contains "price";
+    /// without such a field, "cost".
     fn price(&self) -> Option<String> {
         let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         let own = numbers.filter(|field| self.is_own(field));
@@ -113,8 +113,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the opposite of a comparison, which a "no" before it expresses, such as "at most" for
-/// "more than".
+/// Returns the opposite of a comparison, such as "at most" for "more than", which "no more than"
+/// means.
 pub(super) fn reversed(operator: Operator) -> Operator {
     match operator {
         Operator::More => Operator::AtMost,

@@ -156,7 +156,7 @@ pub(super) const NUMBERS: [&str; 12] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve",
 ];
-/// Words that negate what follows.
+/// Words that negate the words after them.
 pub(super) const NEGATIONS: [&str; 17] = [
     "not",
     "without",
@@ -207,7 +207,7 @@ pub(super) const NOT_NEGATED: [&str; 17] = [
 pub(super) const IN_TITLES: [&str; 6] = ["without", "no", "not", "never", "nothing", "none"];
 /// Words that join several things that one negation excludes.
 pub(super) const OR: [&str; 2] = ["or", "nor"];
-/// Phrases that exclude what follows.
+/// Phrases that exclude the words after them.
 pub(super) const EXCEPT: [&[&str]; 13] = [
     &["leaving", "out"],
     &["leave", "out"],
@@ -228,12 +228,12 @@ pub(super) const TO_BE: [&str; 17] = [
     "is", "isn", "are", "aren", "was", "wasn", "were", "weren", "does", "did", "didn", "doesn",
     "don", "has", "hasn", "have", "haven",
 ];
-/// Words on both sides of a type or field that is lacking, as in "haven't been put in any category".
+/// Words beside a type or field that is lacking, as in "haven't been put in any category".
 pub(super) const LACKING: [&str; 17] = [
     "a", "an", "the", "any", "been", "yet", "put", "in", "into", "have", "having", "assigned",
     "to", "given", "listed", "set", "at",
 ];
-/// Words before a negation from whose meaning it excludes something, as in "anything except".
+/// Words that may precede a negation and belong to its condition, as in "anything except".
 pub(super) const ANYTHING: [&str; 4] = ["anything", "everything", "something", "all"];
 /// Phrases before the name of a single node that is excluded.
 pub(super) const OTHER_THAN: [&[&str]; 4] =

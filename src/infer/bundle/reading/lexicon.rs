@@ -1,9 +1,10 @@
-//! The lexicon of a base: metapaths of one step by the words of questions that were written about
-//! them, by a language model or in general English.
+//! The lexicon of a base: for each metapath of one step, the words of questions that were written
+//! about it, by a language model or in general English.
 //!
-//! "what eases glaucoma" has no word of `drug_treats_disease`, but a word of the questions about
-//! it. The words of a question are scored by a multinomial naive Bayes model (McCallum and Nigam
-//! 1998), smoothed with the words of all metapaths that start at the same name.
+//! "what eases glaucoma" has no word of the name `drug_treats_disease`, but has the word "eases" of
+//! the questions about this relation. The words of a question are scored by a multinomial naive
+//! Bayes model (McCallum and Nigam 1998), smoothed with the words of all metapaths that start at
+//! the same name.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use super::{Metapath, Phrasing, Phrasings, metapath_in_words};
 use agent_index::IndexedBase;
 use agent_kb::Direction;
 
-/// Weight of the words of all metapaths in the word distribution of each metapath: the weight of
-/// this number of the metapath's own words.
+/// Smoothing of each metapath's word distribution: the words of all metapaths together count as
+/// much as this number of the metapath's own words.
 const SMOOTHING: f32 = 10.0;
 /// Added to every count of a word, so that no word rules out a metapath.
 const MIN_COUNT: f32 = 1e-3;
@@ -47,7 +48,7 @@ impl<'a> Lexicon<'a> {
     }
 
     /// Returns the log likelihood of the stems under each of `metapaths`, in their order, and under
-    /// the words of all of them. Stems that no metapath has are ignored.
+    /// the pooled words of all of them. Stems that no metapath has are ignored.
     pub(super) fn log_likelihoods(
         &self,
         base: &IndexedBase,

@@ -27,11 +27,11 @@ const SYNONYM_PROBABILITY: f32 = 0.3;
 const EXCLUDED_PENALTY: f32 = -6.0;
 /// Probability that a question contains a given question word.
 const QUESTION_WORD_PROBABILITY: f32 = 0.1;
-/// Probability that a question contains a given word that the reading does not lead to expect.
+/// Probability that a question contains a given word that its reading does not predict.
 const OTHER_WORD_PROBABILITY: f32 = 0.001;
 /// Minimum probability of a word under a reading at which the reading explains the word.
 const EXPLAINED: f32 = 0.01;
-/// Weight of the prior: the weight of this number of training questions.
+/// Weight of the prior, in training questions.
 const PRIOR_WEIGHT: f32 = 2.0;
 /// Minimum number of training questions of a phrasing that contain a word; rarer words are ignored.
 const MIN_WORD_QUESTIONS: u32 = 2;
@@ -43,8 +43,8 @@ const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
 const LATER_TARGET_PENALTY: f32 = -3.0;
 /// Log penalty per word of a metapath's relations that does not precede the name where the metapath
-/// starts, and per metapath of two steps that the question states in forward order: questions
-/// usually state the last step first.
+/// starts. Also applies per metapath of two steps that the question states in forward order,
+/// because questions usually state the last step first.
 const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Log penalty if the question has a word of [`IN_COMMON`](super::IN_COMMON), but no metapath
 /// returns along its first step.
@@ -261,7 +261,7 @@ impl<'a> Model<'a> {
     /// contain, ascending, with probabilities.
     fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
         let mut expected: Vec<(usize, f32)> = Vec::new();
-        // If the question has a synonym, the words of the name that it lacks are not expected.
+        // If the question has a synonym of a name, the missing words of the name are not expected.
         let mut put = |of: &[Vec<usize>], synonyms: &[u64], at: u16, chance: f32| {
             let is_replaced = bits(synonyms, at) != 0;
             let own = of.get(usize::from(at)).into_iter().flatten();
@@ -373,7 +373,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the log likelihood of the words under a reading, and whether the reading explains
-    /// all words. `expected` are the stems that the reading leads to expect, with probabilities;
+    /// all words. `expected` are the stems that the reading predicts, with probabilities;
     /// `synonyms` are the words that are synonyms of its types and relations.
     fn wording(
         &self,
@@ -454,8 +454,8 @@ impl<'a> Model<'a> {
         guesses
     }
 
-    /// Returns the readings with one target type: combinations of the likeliest metapaths from each
-    /// name.
+    /// Returns the readings with one target type: combinations of the most likely metapaths from
+    /// each name.
     fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
         let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
         for metapaths in of_name {

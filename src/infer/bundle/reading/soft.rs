@@ -23,8 +23,8 @@ const TWO_STEPS: f32 = 0.2;
 const NOT_IN_LEXICON: f32 = -4.0;
 /// Minimum probability of a metapath that answers a question although some words are unexplained.
 const MIN_PROBABILITY: f32 = 0.6;
-/// Maximum number of unexplained words of such a question: if the lexicon has the metapath, and if
-/// it does not.
+/// Maximum numbers of unexplained words of such a question: the first applies if the lexicon has
+/// the metapath, the second if it does not.
 const MAX_UNEXPLAINED_IN_LEXICON: u32 = 3;
 const MAX_UNEXPLAINED: u32 = 1;
 
@@ -116,7 +116,7 @@ impl Model<'_> {
 
     /// Reads a question with one name and few unexplained words. `None` unless the most likely
     /// metapath has one step and explains a word, and the metapaths of one step to the same type
-    /// have together a probability of at least [`MIN_PROBABILITY`].
+    /// together have a probability of at least [`MIN_PROBABILITY`].
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
         let LikelyMetapath { metapath, nodes, .. } = likely.first()?;
