@@ -14,7 +14,7 @@ use agent_retrieve::AssistFailure;
 /// Significance level of the statistical tests: an effect is shown if the p-value is below this.
 pub const LEVEL: f64 = 0.05;
 
-/// The answer itself, without what it was computed from.
+/// The answer itself, without the plan and data that it was computed from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -25,8 +25,7 @@ pub enum Outcome {
         /// Unit of the number; `None` if the number has none.
         unit: Option<String>,
     },
-    /// The names of the rows that were asked for; further names with the same number as the last
-    /// one are included.
+    /// The requested names; names that tie with the last one are included.
     Names {
         /// The names, in the order of the result.
         names: Vec<String>,
@@ -50,7 +49,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// An answer, with everything that the answer was computed from.
+/// An answer, with the plan, table, SQL and test that it was computed from.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The kind of the question.
@@ -78,7 +77,7 @@ pub struct Answered {
     pub table: Table,
     /// Numbers of rows that are left out of the answer, one entry for each reason.
     pub left_out: Vec<LeftOut>,
-    /// What was assumed in reading the question, one sentence each.
+    /// Assumptions made in reading the question, one sentence each.
     pub assumed: Vec<String>,
     /// Why the rules answered instead of a language model; `None` if no model was requested, or if
     /// the model answered.
@@ -86,8 +85,8 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Returns the indexes of all rows of the table: first those of the rows in `counted`, then the
-    /// others.
+    /// Returns the indexes of all rows of the table: first the rows in `counted`, then the other
+    /// rows.
     pub fn row_order(&self) -> Vec<usize> {
         let is_counted = |at: &usize| match (&self.counted, self.table.rows.get(*at)) {
             (Some(counted), Some(node)) => counted.binary_search(node).is_ok(),

@@ -109,8 +109,8 @@ impl KindModel {
         model
     }
 
-    /// Returns all kinds with the log probability (up to a constant) that `question` is of that
-    /// kind, likeliest first; kinds with equal probability stay in the order of [`Kind::ALL`].
+    /// Returns all kinds, each with the log probability (up to a constant) that `question` is of
+    /// this kind; most probable first, ties in the order of [`Kind::ALL`].
     pub fn ranked(&self, question: &str) -> Vec<(Kind, f64)> {
         let said: Vec<String> = features(question);
         let different = self.said.len() as f64;

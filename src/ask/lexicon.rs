@@ -349,7 +349,7 @@ pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }
 
-/// Words without meaning of their own, in addition to those of [`is_question_word`].
+/// Words without meaning of their own, in addition to the words of [`is_question_word`].
 const FILLERS: &str = "\
     appear apiece cause causes deal deals keep keeps kept attract attracts came employ employs \
     issue issued publish published publishes release released sell selling sells use used uses \
@@ -381,7 +381,7 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(_, own)| own.contains(&word)).map_or(&[], |(names, _)| names)
 }
 
-/// Whether a folded word states a degree of a field that it is a synonym of.
+/// Whether a folded word is a synonym of a field that states a degree of it: `expensive`.
 pub(crate) fn is_degree(word: &str) -> bool {
     word == "expensive"
 }
@@ -451,7 +451,7 @@ pub(crate) fn is_person(word: &str) -> bool {
     PEOPLE.split(' ').any(|own| own == word)
 }
 
-/// Whether a phrase asks how frequent something is, as `most often` does.
+/// Whether a phrase asks for a frequency, as `most often` does.
 pub(crate) fn is_frequency(phrase: &str) -> bool {
     ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))
 }

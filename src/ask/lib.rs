@@ -93,8 +93,7 @@ pub enum AskError {
     Unknown {
         /// The unknown words, in the order of the question.
         words: Vec<String>,
-        /// Those of the words that are names in the base, but are written in lower case and without
-        /// quotation marks.
+        /// The unknown words that are names of nodes, but lack capitals and quotation marks.
         names: Vec<String>,
         /// Suggested corrections of possible typos: pairs of an unknown word and a known one.
         near: Vec<(String, String)>,
@@ -173,8 +172,8 @@ fn ways_in_words(readings: &[AskReading]) -> String {
     format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
 }
 
-/// Says what to do about unknown words: correct them as in `near`, or put `names` in quotation
-/// marks.
+/// Formats the advice on unknown words: to correct them as in `near`, and to put `names` in
+/// quotation marks.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let near = near.iter().map(|(word, known)| format!("did you mean {known} instead of {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
@@ -265,8 +264,8 @@ impl Analyst {
     }
 
     /// Answers as [`ask_as`](Self::ask_as). If the replies of the language model are unusable and
-    /// the rules fail too, returns the error of the rules, and calls `unusable` with the reason why
-    /// the replies are unusable, on one line.
+    /// the rules fail too, returns the error of the rules. Also calls `unusable` with the reason
+    /// why the replies are unusable, on one line.
     ///
     /// # Errors
     /// As [`ask_as`](Self::ask_as).
@@ -383,8 +382,8 @@ impl Analyst {
     }
 }
 
-/// Returns all kinds: first those that a phrase of the question implies, then the others, each
-/// likeliest first.
+/// Returns all kinds: first the kinds that a phrase of the question implies, then the other kinds;
+/// within both groups, most probable first.
 fn kinds(question: &str, mentions: &Mentions) -> Vec<Kind> {
     let named: Vec<Kind> =
         mentions.all.iter().filter_map(Mention::cue).filter_map(names_kind).collect();

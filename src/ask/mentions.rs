@@ -34,7 +34,7 @@ const MIN_MISSPELLED: usize = 4;
 const MAX_PHRASE: usize = 8;
 /// Maximum number of adjacent words that together may mention part of a field's name.
 const MAX_PARTIAL: usize = 4;
-/// Words that show, before a relation's noun, that the relation's links are counted: `a target`.
+/// Words before a relation's noun that indicate that its links are counted: `a target`.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words after a type or a relation that mean the number of its nodes or links: `paper counts`.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
@@ -163,9 +163,9 @@ fn word(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.word.as_str())
 }
 
-/// Returns the known word (of the lexicon, the schema or a field value) with the fewest edits from
-/// `word`, which may be a typo of it: at most 1 edit, or 2 if `word` has 8 or more characters.
-/// `None` if there is no such word.
+/// Returns the likely correction of `word`: the known word (of the lexicon, the schema or a field
+/// value) with the fewest edits. At most 1 edit is allowed, or 2 if `word` has 8 or more
+/// characters. `None` if there is no such word.
 pub(crate) fn correction(schema: &Schema, word: &str) -> Option<String> {
     let word = fold(word);
     let (n, is_word) = (word.chars().count(), word.chars().all(char::is_alphabetic));
@@ -288,8 +288,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Finds the names in the question, with their token ranges, in the order in which they claim
-    /// their words: first quotations, even if they name nothing, then other names, those with the
-    /// most tokens first, equally long ones by position.
+    /// their words. Quotations come first, even if they name nothing; then other names, most tokens
+    /// first, ties by position.
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
@@ -362,9 +362,9 @@ impl Reader<'_> {
         words.len() <= tokens.len() && tokens.iter().zip(words).all(is_form)
     }
 
-    /// Finds names of nodes that are one word and that the question writes in small letters: `lego`
-    /// for LEGO, except those of types whose names are symbols, such as genes. Also finds
-    /// capitalised names that are otherwise words without meaning of their own, such as Go.
+    /// Finds one-word names of nodes that the question writes in small letters: `lego` for LEGO.
+    /// Leaves out types whose names are symbols, such as genes. Also finds capitalised names that
+    /// would otherwise be fillers, such as Go.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
@@ -406,8 +406,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns those of the nodes whose name is `text`, ignoring case; if there are none, those
-    /// whose name has the same folded words; if there are none, all.
+    /// Returns the nodes whose name is `text`, ignoring case. Without such nodes, returns the nodes
+    /// whose name has the same folded words; without these, returns all of `nodes`.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let text_words = words_of(text);
         let is_called = |&node: &NodeId| self.kb.name(node).to_lowercase() == text.to_lowercase();
@@ -492,9 +492,9 @@ impl Reader<'_> {
     }
 
     /// Returns the meaning of the words that begin at token `at`, and the position of the token
-    /// after them: a date, else a number, else the longest match among whole names of types, fields
-    /// and relations and phrases of the lexicon; of equally long matches, the first in this order.
-    /// `None` if nothing begins there.
+    /// after them. Tries a date, then a number, then the longest match among whole names of types,
+    /// fields and relations and phrases of the lexicon, ties in this order. `None` if nothing
+    /// begins there.
     fn phrase(&self, at: usize, taken: &[bool]) -> Option<(usize, What)> {
         if let Some((span, end)) = self.date(at, taken) {
             return Some((end, What::Date(span)));
@@ -654,8 +654,8 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// Whether a token without meaning of its own stands where a name may stand and is one: `written
-    /// in go`, `go packages`, `in May`.
+    /// Whether a token that is usually a filler is a name at this place: `written in go`, `go
+    /// packages`, `in May`.
     fn may_name(&self, at: usize) -> bool {
         let Some([before, token]) = self.tokens.get(at.wrapping_sub(1)..=at) else { return false };
         let between = self.text.get(before.range.end..token.range.start);

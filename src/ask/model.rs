@@ -250,8 +250,8 @@ impl<'a> Model<'a> {
         lines
     }
 
-    /// Lists what the question may name, one line each, at most [`MAX_NAMES`]: first nodes whose
-    /// names it spells out, then nodes linked to it, then values of fields.
+    /// Lists the names that the question may contain, one per line, at most [`MAX_NAMES`]: first
+    /// nodes whose names it spells out, then nodes linked to it, then values of fields.
     fn names(self, question: &str, mentions: &Mentions) -> Vec<String> {
         let kb = self.kb();
         let things = || {
@@ -295,7 +295,7 @@ impl<'a> Model<'a> {
         let read = left.get(..left.len().min(MAX_READ)).unwrap_or_default();
         let (texts, unread) = self.read_cells(&plan.texts, read)?;
         let mut left_out = Vec::new();
-        let why = "the reply of the language model that should read them is unusable";
+        let why = "the language model's reply for these rows is unusable";
         note(&mut left_out, unread, why.to_owned());
         let why = format!("beyond the first {MAX_READ} rows; only those are read");
         note(&mut left_out, left.len() - read.len(), why);
@@ -315,8 +315,8 @@ impl<'a> Model<'a> {
         Ok((columns, left_out))
     }
 
-    /// Returns those of `rows` that satisfy all filters that read no text column, by ascending node
-    /// id.
+    /// Returns the nodes of `rows` that satisfy all filters on columns other than text columns,
+    /// ascending.
     fn without_texts(self, plan: &Plan, rows: &[NodeId]) -> Result<Vec<NodeId>, AskError> {
         let is_known = |at: usize| at < plan.columns.len();
         let mut known = plan.clone();

@@ -34,8 +34,8 @@ pub(crate) struct Plan {
     /// changes are positions in this list.
     #[serde(default)]
     pub columns: Vec<ColumnSpec>,
-    /// Further columns, whose cells a language model reads from documents; their indexes follow
-    /// those of `columns`.
+    /// Further columns, whose cells a language model reads from documents; their indexes follow the
+    /// indexes of `columns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<TextColumn>,
     /// The computation over the rows.
@@ -51,7 +51,7 @@ pub(crate) struct Plan {
     /// than the second; `None` if it asks neither.
     #[serde(default)]
     pub asks_more: Option<bool>,
-    /// What was assumed in reading the question, one sentence each.
+    /// Assumptions made in reading the question, one sentence each.
     #[serde(skip)]
     pub assumed: Vec<String>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct TextColumn {
 }
 
 /// A condition on rows: the row's node must be at the end of a metapath from one of the given
-/// nodes, or, if the metapath has no steps, be one of them.
+/// nodes. If the metapath has no steps, it must be one of these nodes.
 pub(crate) use agent_kb::table::Reachable as Condition;
 
 /// A test that a row passes or fails.
@@ -124,8 +124,8 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// Returns the tests that this test consists of: those within negations and alternatives, or
-    /// the test itself.
+    /// Returns the tests that this test consists of: the tests within negations and alternatives,
+    /// or the test itself.
     fn simple(&self) -> Vec<&Self> {
         match self {
             Self::Not(test) => test.simple(),
@@ -235,8 +235,8 @@ impl Operation {
         }
     }
 
-    /// Returns the indexes of the columns that the operation reads, including those in its tests;
-    /// empty for SQL statements.
+    /// Returns the indexes of the columns that the operation or one of its tests reads; empty for
+    /// SQL statements.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = self.own_columns();
         columns.extend(self.tests().flat_map(Test::columns));

@@ -1,9 +1,9 @@
 //! Reads the mentions of a question as a plan.
 //!
 //! The rows are the nodes of the counted type, or of the type with the mentioned fields. Other
-//! mentions become conditions, filters, groups or subjects, depending on their position. Kinds of
-//! questions are tried, likeliest first, until a kind finds all the parts it needs. A question with
-//! an unexplained word gets no plan, because the word may be decisive.
+//! mentions become conditions, filters, groups or subjects, depending on their position. The kinds
+//! of questions are tried, most probable first, until a kind finds all the parts it needs. A
+//! question with an unexplained word gets no plan, because the word may be decisive.
 //!
 //! Does not build tables or write SQL.
 
@@ -49,7 +49,7 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, Sample, reached},
 };
 
-/// Approximate number of nodes that are sampled to find whether a step leads to one node or to
+/// Approximate number of nodes in samples that decide whether a step leads to one node or to
 /// several, and whether a field has a zero.
 const LOOKED_AT: usize = 1_000;
 
@@ -75,8 +75,8 @@ struct Reading<'a> {
     denied: BTreeSet<usize>,
     /// Number of requested results, as in `top 5`; `None` if the question gives no number.
     top: Option<usize>,
-    /// Whether the question is read as asking for a list of the rows, or whether there are any
-    /// rows.
+    /// Whether the question is read as a request for a list of the rows, or as the question whether
+    /// any row exists.
     lists: bool,
     /// Stems of the question's words that do not belong to names of nodes or values.
     said: BTreeSet<String>,
@@ -86,8 +86,8 @@ struct Reading<'a> {
     choices: &'a Choices,
 }
 
-/// Reads the question `text` as a plan. `kinds` are the kinds that it may be of, likeliest first.
-/// Where the question is ambiguous, takes the options given by `choices`.
+/// Reads the question `text` as a plan. `kinds` are its possible kinds, most probable first. Where
+/// the question is ambiguous, takes the options given by `choices`.
 ///
 /// # Errors
 /// [`AskError`], which says what is missing or not understood.
@@ -163,8 +163,8 @@ pub(crate) fn read(
 }
 
 impl Reading<'_> {
-    /// Chooses one of several options that fit the question equally, which `told` describes; other
-    /// readings of the question take the other options. Returns `None` if there are no options.
+    /// Chooses one of several options that fit the question equally; other readings of the question
+    /// take the other options. `told` describes an option in words. `None` if there are no options.
     fn choose<T>(&self, mut options: Vec<T>, told: impl Fn(&T) -> String) -> Option<T> {
         let at = self.choices.take(&options.iter().map(told).collect::<Vec<_>>());
         (at < options.len()).then(|| options.swap_remove(at))
@@ -178,8 +178,8 @@ impl Reading<'_> {
         self.mentions.all.get(at)?.cue()
     }
 
-    /// Returns the phrases of the lexicon with the indexes of their mentions: those in the
-    /// assumption if `changed`, else those outside.
+    /// Returns the phrases of the lexicon in the assumption (if `changed`) or outside, with the
+    /// indexes of their mentions.
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
         let own = move |at: &usize| self.changed[*at] == changed;
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
@@ -214,7 +214,7 @@ impl Reading<'_> {
         successors(self.beside(at, step), |at| self.beside(*at, step)).find(|at| !pass(*at))
     }
 
-    /// Whether a mention is a phrase such as `is` or `in`, which says that a value is equal.
+    /// Whether a mention is a phrase such as `in` or `equals`, which says that a value is equal.
     fn is_equal(&self, at: usize) -> bool {
         matches!(self.cue(at), Some(Cue::Bound(Bound::Equal, _)))
     }
@@ -382,8 +382,8 @@ impl Reading<'_> {
     }
 
     /// Returns the field of the rows that matches a mention best: the largest share of the name.
-    /// `numbers` restricts the fields to numeric ones. Of equal matches, takes the one that
-    /// [`choose`](Self::choose) selects.
+    /// `numbers` restricts the fields to numeric ones. Of equal matches, [`choose`](Self::choose)
+    /// selects one.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
             let sample = self.schema.sample(self.rows, *field)?;
@@ -608,9 +608,8 @@ impl Reading<'_> {
         Err(error)
     }
 
-    /// Refuses a plan that counts linked nodes without the condition that the question sets on
-    /// them, such as counting all papers of authors who have a paper at a venue. Returns other
-    /// plans unchanged.
+    /// Refuses a plan that counts linked nodes but ignores the question's condition on them: all
+    /// papers of authors who have a paper at a venue. Returns other plans unchanged.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
         let kb = self.kb;
         for condition in &plan.conditions {
@@ -631,8 +630,8 @@ impl Reading<'_> {
         Ok(plan)
     }
 
-    /// Whether the metapath leads to exactly one node from at least 99 % of the nodes of type `from`
-    /// from which it leads to any, judged by a sample.
+    /// Whether a metapath leads from a node of type `from` to one node only. Judged by a sample: at
+    /// most 1 % of the nodes from which it leads to any node may lead to several.
     fn leads_to_one(&self, from: TypeId, steps: &[MetapathStep]) -> bool {
         let (mut some, mut several) = (0, 0);
         for node in sampled(self.kb, from, LOOKED_AT) {

@@ -49,7 +49,7 @@ struct Table<'a> {
     /// The columns. `source` says how a cell is found from the node of its row; `empty` is the
     /// number of cells without a value.
     columns: Vec<Json>,
-    /// The first rows of the table; rows that satisfy the filters come before the others.
+    /// The first rows of the table; rows that satisfy the filters come first.
     rows: Vec<Row<'a>>,
     /// Total number of rows, including those not in `rows`.
     n_rows: usize,
@@ -89,7 +89,7 @@ impl<'a> ReadingsRecord<'a> {
 #[derive(Serialize)]
 pub struct RefusalRecord<'a> {
     question: &'a str,
-    /// Always null, because there is no single answer.
+    /// Always null.
     answer: Option<()>,
     reason: String,
     not_understood: &'a [String],

@@ -26,18 +26,18 @@ use agent_kb::{
 
 /// Maximum number of groups in an answer, and of rows in an answer that lists rows.
 const MAX_GROUPS: usize = 10_000;
-/// Number of further rows or groups that a result keeps after the requested ones and those that tie
+/// Number of further rows or groups that a result keeps after the requested ones and all that tie
 /// with the last of them.
 const MAX_FIRST: usize = 50;
 /// Maximum number of rows or groups that are read after the requested ones to find all that tie
 /// with the last of them.
 const MAX_TIED: usize = 1_000;
-/// Limits on the SQL statements that a plan's operations need: time, and number of rows.
+/// Limits on the time and the number of rows of SQL statements that operations need.
 const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
-/// Maximum size of a contingency table: the number of distinct values in one column times that in
-/// the other.
+/// Maximum size of a contingency table: the product of the numbers of distinct values in its two
+/// columns.
 const MAX_PAIRS: usize = 4_000_000;
-/// Minimum number of numbers that a group must have for its spread to be compared.
+/// Minimum number of values that a group must have for its spread to be compared.
 const MIN_OF_GROUP: usize = 2;
 
 /// Runs a plan and returns its answer. `texts` holds the plan's text columns, whose cells a
@@ -76,7 +76,7 @@ pub(crate) fn run(kb: &Kb, plan: &Plan, texts: &[Column]) -> Result<Answered, As
     let counted = run.counted()?;
     let Run { sql, statistic, mut left_out, assumed, result, .. } = run;
     for column in table.columns.iter().filter(|column| column.unfit > 0) {
-        let why = format!("{} is not a {} of its column", column.source, kind_name(column));
+        let why = format!("{} is not a {}", column.source, kind_name(column));
         left_out.push(LeftOut { rows: column.unfit, why });
     }
     Ok(Answered {
@@ -202,8 +202,8 @@ fn of_subjects(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Option<Vec<NodeI
     Ok((!subjects.is_empty()).then(|| distinct(own)))
 }
 
-/// Builds the table with the rows `nodes` and those columns of the plan that are used. Also
-/// returns, for each column of the plan, its index in the table; `None` if it is not used.
+/// Builds the table with the rows `nodes` and the columns that the plan uses. Also returns, for
+/// each column of the plan, its index in the table; `None` if it is not used.
 fn load(
     kb: &Kb,
     plan: &Plan,
@@ -234,7 +234,7 @@ fn load(
     Ok((table, places))
 }
 
-/// An answer, also as a sentence.
+/// An answer, and the answer as a sentence.
 type Answer = Result<(Outcome, String), AskError>;
 
 /// State of running one plan.
@@ -251,10 +251,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs a statement that the answer shows.
+    /// Runs an SQL statement, and records it in `sql`, which the answer shows.
     ///
     /// # Errors
-    /// If the statement fails, or returns a number beyond the range of numbers.
+    /// If the statement fails, or returns a number that is not finite.
     fn ask(&mut self, sql: String) -> Result<Rows, AskError> {
         let rows = finite(self.database.query(&sql, &ROWS)?)?;
         self.sql.push(sql);
@@ -312,8 +312,8 @@ impl Run<'_> {
     }
 
     /// Runs the plan's operation; returns the answer, also as a sentence. If the plan makes an
-    /// assumption, the answer is the one under the assumption; the sentence and the result also
-    /// state the answer without it.
+    /// assumption, the answer holds under the assumption; the sentence and the result also state
+    /// the answer without it.
     fn answer(&mut self) -> Answer {
         let Some(change) = &self.plan.supposed else { return self.of_operation() };
         let (_, told_before) = self.of_operation()?;
@@ -648,7 +648,8 @@ impl Run<'_> {
         let [numbers] = self.numbers([column])?;
         let tested = statistics::normality(&numbers)?;
         let yes = tested.p >= LEVEL;
-        let finding = if yes { "nothing speaks against a normal" } else { "not normal" };
+        let finding =
+            if yes { "no deviation from a normal distribution is shown" } else { "not normal" };
         self.tested(tested, yes, &self.name(column), finding)
     }
 
@@ -759,7 +760,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns the rows of a result, all of whose numbers must be finite.
+/// Returns the rows of a result unchanged; fails if a number is not finite.
 fn finite(rows: Rows) -> Result<Rows, AskError> {
     let mut numbers = rows.rows.iter().flatten().filter_map(SqlValue::number);
     match numbers.all(f64::is_finite) {

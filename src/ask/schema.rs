@@ -54,7 +54,7 @@ pub(crate) struct FieldValue {
     pub key: String,
 }
 
-/// Field values by their first folded word; for each value, all its folded words and the value.
+/// Field values by their first folded word, each with all its folded words.
 type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 
 /// The words in the name of a type, field or relation.
@@ -64,7 +64,7 @@ pub(crate) struct Words {
     pub words: Vec<String>,
     /// The folded words, joined without spaces.
     pub joined: String,
-    /// The stems of those words that are not stop words.
+    /// The stems of the words, without stop words.
     pub stems: Vec<String>,
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
             && long.starts_with(short)
 }
 
-/// Returns steps within one type and, for each of their relations, an added step that follows edges
-/// in both directions ([`Direction::Any`]).
+/// Adds to steps within one type, for each of their relations, a step that follows edges in both
+/// directions ([`Direction::Any`]).
 pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
     let both = steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step });
     steps.extend(distinct(both.collect()));
@@ -206,7 +206,7 @@ impl Schema {
         words.iter().any(|word| name.stems.iter().any(|own| *own == self.base.stems.stem(word)))
     }
 
-    /// Returns the nodes that `name` names as a whole, in any case of its letters.
+    /// Returns the nodes whose whole name is `name`, ignoring case.
     pub(crate) fn nodes_named(&self, name: &str) -> Vec<NodeId> {
         let mentions = self.base.entities.exact_mentions(&format!("\"{name}\""));
         mentions.into_iter().flat_map(|mention| mention.nodes).collect()
@@ -309,16 +309,15 @@ impl Schema {
             .map(|(step, _)| step)
     }
 
-    /// Returns the type at the end of the step from type `to` to another type that has the most
-    /// edges; among steps with equally many edges, the type with the highest id. `None` if there is
-    /// no such step.
+    /// Returns the type to which the step with the most edges leads, among the steps from type `to`
+    /// to other types; ties by the highest type id. `None` if there is no such step.
     pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
         let others = self.edges(to).filter(|(step, _)| step.to != to);
         others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
     }
 
-    /// Returns the steps from a type to other types, those with the most edges first. Steps with
-    /// less than a tenth of the edges of the first step are left out.
+    /// Returns the steps from a type to other types, most edges first. Steps with less than a tenth
+    /// of the edges of the first step are left out.
     pub(crate) fn frequent_steps(&self, from: TypeId) -> Vec<MetapathStep> {
         let mut steps: Vec<(MetapathStep, u64)> =
             self.edges(from).filter(|(step, _)| step.to != from).collect();
@@ -333,8 +332,8 @@ impl Schema {
         distinct(self.edges(from).map(|(step, _)| step).collect())
     }
 
-    /// Returns those of [`paths`](Self::paths) that have the same score by [`said`](Self::said) as
-    /// the first, which has the highest.
+    /// Returns the [`paths`](Self::paths) with the highest score by [`said`](Self::said), in their
+    /// order.
     pub(crate) fn best_paths(
         &self,
         from: TypeId,
@@ -368,8 +367,7 @@ impl Schema {
         OWN_WORD * n_own as i32 + means
     }
 
-    /// Returns the only type that a stem is a synonym of; `None` if there is no such type or
-    /// several.
+    /// Returns the only type that a stem is a synonym of; `None` if there is none or more than one.
     pub(crate) fn type_meant(&self, stem: &String) -> Option<TypeId> {
         let mut own = (0u16..).zip(&self.type_synonyms).filter(|(_, own)| own.means.contains(stem));
         match (own.next(), own.next()) {

@@ -10,9 +10,9 @@ use crate::{
 };
 use agent_kb::Kb;
 
-/// Runs the plans of a question, one per reading, and returns the answer of one reading: the one
-/// with number `wanted`, from 1, or, if `wanted` is `None`, the first if all have the same answer.
-/// Plans that fail and plans that repeat a reading are skipped and not numbered.
+/// Runs the plans of a question, one per reading, and returns the answer of reading number
+/// `wanted`, from 1. If `wanted` is `None`, returns the first answer, provided that all answers are
+/// the same. Plans that fail and plans that repeat a reading are skipped and not numbered.
 ///
 /// # Errors
 /// [`AskError::Ambiguous`] if the answers differ and `wanted` is `None`; [`AskError::NoReading`] if

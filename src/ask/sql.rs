@@ -183,8 +183,8 @@ impl Writer<'_> {
         format!("SELECT id FROM t{} ORDER BY 1", self.where_all(&[]))
     }
 
-    /// Writes the expressions of a measure (its number, and the count of values that went into it),
-    /// and the condition that a row has a value; `None` if the measure needs none.
+    /// Writes the expressions of a measure: its number, and the count of values behind it. Also
+    /// writes the condition that a row has a value; `None` if the measure reads no column.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
         let Measure::Of(function, at) = measure else {
             return ("count(*) AS n".to_owned(), None);
@@ -203,8 +203,8 @@ impl Writer<'_> {
         format!("SELECT {of} FROM t{}", self.where_all(&[]))
     }
 
-    /// Writes the statement that computes how many percent of rows satisfy all `tests`, among the
-    /// rows that satisfy the filters and have the values that the tests read.
+    /// Writes the statement that computes the percentage of rows that satisfy all `tests`, among
+    /// the rows that satisfy the filters and have the values that the tests read.
     pub(crate) fn share(&self, tests: &[Test]) -> String {
         let part = self.tests(tests).join(" AND ");
         let n = format!("sum(CASE WHEN {part} THEN 1 ELSE 0 END)");
@@ -251,8 +251,8 @@ impl Writer<'_> {
         )
     }
 
-    /// Writes the statement that returns at most `limit` rows, those with the largest value in a
-    /// column first if `high`, else the smallest; equal values are ordered by id.
+    /// Writes the statement that returns at most `limit` rows, ordered by the value in a column:
+    /// largest first if `high`, else smallest first; ties by id.
     pub(crate) fn first(&self, at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);

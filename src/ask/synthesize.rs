@@ -367,9 +367,9 @@ impl Maker<'_> {
         Some(("normal", question, single(tested.p >= LEVEL)))
     }
 
-    /// Draws two columns of numbers; returns their names in words, and the numbers of each from
-    /// those of the given rows that have both. `None` if both draws give the same column, or too
-    /// few rows have both.
+    /// Draws two columns of numbers. Returns their names in words, and the numbers of each in the
+    /// given rows that have both. `None` if both draws give the same column, or too few rows have
+    /// both.
     fn both(
         &mut self,
         of: &facts::Rows,

@@ -102,7 +102,8 @@ impl<'a> Around<'a> {
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (!counted).then_some(What::Relation)
             }
-            // `used papers`, `this year`, `are significant`: a condition that the base cannot decide.
+            // `used papers`, `this year`, `are significant`: conditions that the base cannot
+            // decide.
             What::Filler
                 if said == "used" && matches!(next, Some(What::Type(_)))
                     || ["month", "year"].contains(&said)
@@ -148,7 +149,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Whether the links of a relation are counted if this meaning stands before the relation: `most`.
+/// Whether a phrase with this meaning before a relation asks for the number of its links: `most`.
 fn counts(what: &What) -> bool {
     matches!(
         what,

@@ -36,8 +36,8 @@ const MAX_TEXTS: usize = 3;
 const MAX_TEXT: usize = 1_000;
 /// Maximum length of an SQL statement in bytes.
 const MAX_STATEMENT: usize = 10_000;
-/// Maximum length in characters of a message about a document; longer messages, which repeat a long
-/// text of the document, are cut.
+/// Maximum length in characters of a message about a document. Messages that repeat a long text of
+/// the document are cut to this length.
 const MAX_MESSAGE: usize = 500;
 
 impl Plan {
@@ -51,8 +51,8 @@ impl Plan {
     /// Parses a JSON document as a plan, and checks the plan against the base.
     ///
     /// # Errors
-    /// What is wrong, in words, if the document is not a plan, exceeds a limit, or names something
-    /// that the base does not have; cut after [`MAX_MESSAGE`] characters.
+    /// A message if the document is not a plan, exceeds a limit, or names something that the base
+    /// does not have; cut after [`MAX_MESSAGE`] characters.
     pub(crate) fn from_document(schema: &Schema, document: &Json) -> Result<Plan, String> {
         let parsed = || -> Result<Plan, String> {
             let mut document = document.clone();
@@ -71,7 +71,7 @@ impl Plan {
     /// once their cells have been read; empty before.
     ///
     /// # Errors
-    /// What is wrong, in words, if the base does not have something, if the plan exceeds a limit,
+    /// A message if the base lacks something that the plan refers to, if the plan exceeds a limit,
     /// or if the kind of a column does not fit the tests or the computation.
     pub(crate) fn check(&self, schema: &Schema, texts: &[Column]) -> Result<(), String> {
         Checked { schema, kb: &schema.base.kb, plan: self, texts }.check()
@@ -128,7 +128,7 @@ fn put_ids(schema: &Schema, document: &mut Json) -> Result<(), String> {
 }
 
 /// Replaces each name in a JSON list of nodes with the ids of all nodes of that name, ignoring
-/// ASCII case; ids stay. Fails if no node has a name.
+/// ASCII case; ids stay. Fails if no node has one of the names.
 fn put_nodes(schema: &Schema, nodes: &mut Json) -> Result<(), String> {
     let Json::Array(items) = nodes else { return Err("nodes must be a list".to_owned()) };
     let mut ids = Vec::new();

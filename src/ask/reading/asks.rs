@@ -17,8 +17,8 @@ const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// Returns the type that the first words of a question ask for, and whether they ask for a list of
-/// its nodes or ask whether it has any; `None` if they do neither.
+/// Returns the type that the first words of a question ask for, and the operation: `List` for a
+/// list of its nodes, `Exists` for the question whether there are any. `None` for other questions.
 pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
     let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Cue(Cue::Filler));
     let first_word = mentions.word(0);
@@ -51,8 +51,8 @@ pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
     }
 }
 
-/// Whether the question has a phrase that only a result computed over many nodes can answer, never
-/// a list of nodes.
+/// Whether the question has a phrase that asks for a result computed over many nodes, and that a
+/// list of nodes cannot answer.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     let is_sure = |own: &Mention| {
         let cue = own.cue().filter(|cue| asks(*cue) && *cue != Cue::Relate);
@@ -82,8 +82,8 @@ pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     }
 }
 
-/// Whether a mention ends in `together` or `combined`, which may ask for a total or say how
-/// something was done (`written together`).
+/// Whether a mention ends in `together` or `combined`, which may ask for a total or describe a verb
+/// (`written together`).
 fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
     ["together", "combined"].contains(&mentions.word(mention.at.end.saturating_sub(1)))
 }

@@ -1,5 +1,6 @@
-//! Ambiguities of a question, such as which of two relations a word mentions. Each reading of the
-//! question takes one option for each ambiguity; all combinations of options are read.
+//! Enumerates the readings of an ambiguous question. Each reading takes one option for each
+//! ambiguity, such as one of two relations that a word may mention; all combinations of options are
+//! read.
 //!
 //! Does not interpret the options.
 
@@ -11,8 +12,8 @@ const MAX_COMBINATIONS: usize = 24;
 /// The options that one reading of a question takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// Index of the option to take for each ambiguity, named by its options; for ambiguities not in
-    /// the map, the first option is taken.
+    /// Index of the option to take for each ambiguity; the key is the list of its options, one per
+    /// line. For ambiguities not in the map, the first option is taken.
     given: BTreeMap<String, usize>,
     /// The ambiguities that this reading encountered, in order, each with its number of options.
     met: RefCell<Vec<(String, usize)>>,
@@ -45,7 +46,7 @@ pub(crate) fn every<T>(mut read: impl FnMut(&Choices) -> T) -> (Vec<T>, bool) {
         }
         let choices = Choices { given: given.clone(), met: RefCell::default() };
         found.push(read(&choices));
-        // Forks at each new ambiguity; the ones before it stay as this reading took them.
+        // Forks at each new ambiguity; earlier ambiguities keep the options that this reading took.
         let mut taken = given;
         let mut forks = Vec::new();
         for (what, n) in choices.met.into_inner() {

@@ -94,8 +94,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Builds the tests for all dates that are in the assumption (if `changed`) or outside, each with
-    /// the mention of its date.
+    /// Builds the tests for all dates in the assumption (if `changed`) or outside, each with the
+    /// mention of its date.
     pub(super) fn all_date_tests(&mut self, changed: bool) -> Result<Vec<(usize, Test)>, AskError> {
         let mut tests = Vec::new();
         for date in self.dates.clone().iter().filter(|date| date.changed == changed) {
@@ -121,8 +121,8 @@ impl Reading<'_> {
         Ok(date.bounds.iter().map(test).collect())
     }
 
-    /// Returns the field of a type that holds years; of several, the one with the most values. If
-    /// no field holds years, returns all fields that hold dates.
+    /// Returns the field of a type that holds years; of several fields, the field with the most
+    /// values. If no field holds years, returns all fields that hold dates.
     pub(super) fn time_fields(&self, kind: TypeId) -> Vec<FieldId> {
         let of = |wanted: ColumnKind| {
             let own = self.schema.samples(kind).iter().filter(move |own| own.kind == wanted);
@@ -134,9 +134,9 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the field of the rows that is bounded by a year or date whose field the question
-    /// does not mention. Fields that share a word with the question are preferred; of several,
-    /// takes the one that [`choose`](Self::choose) selects.
+    /// Returns the field of the rows that a year or date bounds if the question does not mention
+    /// the field. Fields that share a word with the question are preferred; of several fields,
+    /// [`choose`](Self::choose) selects one.
     ///
     /// # Errors
     /// If the rows have no field of years or dates.
@@ -153,7 +153,7 @@ impl Reading<'_> {
         self.choose(fields, |field| self.field_in_words(field)).map_or_else(none, Ok)
     }
 
-    /// Returns the field of the rows that mention `at` names, or, if it names none, the one that
+    /// Returns the field of the rows that mention `at` names; if it names none, the field that
     /// [`time_field`](Self::time_field) returns.
     pub(super) fn said_time_field(&self, at: Option<usize>) -> Result<FieldId, AskError> {
         let said = at.and_then(|at| self.field(self.fields_at(at)?, false));

@@ -69,7 +69,8 @@ impl Reading<'_> {
         (or || and).then_some((place, or))
     }
 
-    /// Whether a mention belongs to the name after it: it describes the name or says `is` or `in`.
+    /// Whether a mention belongs to the name after it: it describes the name, or is a phrase such
+    /// as `in`.
     fn is_own(&self, at: usize) -> bool {
         self.bound.contains_key(&at) || self.is_equal(at)
     }
@@ -181,8 +182,8 @@ impl Reading<'_> {
         field
     }
 
-    /// Refuses a question with `or` between a name and a number, with `or` before a negation, or
-    /// with `or more` without a number before it.
+    /// Refuses a question with `or` between a name and a number, beside a date or before a
+    /// negation, or with `or more` without a number before it.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             let number_before = self.beside(at, -1).filter(|before| self.is_number(*before));

@@ -85,7 +85,7 @@ pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test,
 }
 
 impl Reading<'_> {
-    /// Whether a number may bound a mention, which is a field or a count.
+    /// Whether a mention is a field or a count, which a number may bound.
     pub(super) fn is_value(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Field(_)) => !self.bound.contains_key(&at),
@@ -184,8 +184,8 @@ impl Reading<'_> {
         {
             let (one, other) = (self.said_at(before), self.said_at(at));
             return missing(format!(
-                "{one:?} and {other:?} are two numbers side by side; write one in digits, without \
-                 blanks"
+                "{one:?} and {other:?} are two numbers side by side; write one number, in digits and \
+                 without spaces"
             ));
         }
         // `from 2010 on`
@@ -223,7 +223,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the phrase before the mention that is [`beside`](Self::beside) a mention.
+    /// Returns the phrase two places before a mention; fillers and relations are skipped.
     pub(super) fn cue_two_before(&self, at: usize) -> Option<Cue> {
         self.cue_beside(self.beside(at, -1)?, -1)
     }

@@ -27,7 +27,7 @@ pub(super) const YES_NO: [&str; 14] = [
 /// Words that may refer to the whole base although they are names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
-/// Why the total over nodes to which several rows may link is refused.
+/// Message that refuses the total over nodes to which several rows may link.
 pub(super) const COUNTED_TWICE: &str = "nodes that several rows link to would be counted more than \
                                         once; ask for the total or the mean of directly linked nodes";
 
@@ -168,7 +168,7 @@ impl Reading<'_> {
         Ok(parts)
     }
 
-    /// Adds filters for relations that are mentioned without what they lead to: `products that were
+    /// Adds filters for relations that are mentioned without their target: `products that were
     /// bought`.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Reading<'_> {
         of_columns.chain(to_rows).any(|step| self.says(at, step.relation))
     }
 
-    /// Whether a name, or a type other than that of the rows, follows a mention.
+    /// Whether a name, or a type other than the row type, follows a mention.
     fn links_to(&self, at: usize) -> bool {
         let Some(next) = self.beside(at, 1) else { return false };
         let is_end = match self.what(next) {
@@ -481,7 +481,7 @@ impl Reading<'_> {
         let numbers = samples.filter(|sample| sample.kind.is_number());
         let numbers: Vec<&str> = numbers.map(|sample| self.kb.field_name(sample.field)).collect();
         let known = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-        missing(format!("no known number of {rows} is named; known: {known}, and numbers of links"))
+        missing(format!("it names no known number of {rows}; known: {known}, and numbers of links"))
     }
 
     /// Adds filters so that only rows with the mentioned values and links are counted: `how many

@@ -14,36 +14,36 @@ use crate::{
 };
 use agent_kb::{Direction, FieldId, TypeId};
 
-/// Points of a type for having a mentioned field, if the field's whole name is mentioned.
+/// Points of a type that has a field whose whole name is mentioned.
 const HAS_FIELD: f32 = 3.0;
 /// Fraction of [`HAS_FIELD`] that is scaled by the share of the type's nodes that have the field.
 const FILLED_SHARE: f32 = 0.1;
-/// Points of a type for being counted by the question.
+/// Points of a type whose nodes the question counts.
 const IS_COUNTED: f32 = 4.0;
-/// Points of a mentioned type for having links to the counted nodes.
+/// Points of a mentioned type that has links to the counted nodes.
 const HAS_COUNTED: f32 = 2.0;
-/// Points of a type for having a field that a number in the question may bound. For a name in the
-/// question that is one of its nodes or values, a type gets half of these points.
+/// Points of a type that has a field that a number in the question may bound. A type gets half of
+/// these points for each name in the question that is one of its nodes or values.
 const HAS_VALUE: f32 = 1.0;
-/// Points of a type for being mentioned by name.
+/// Points of a type that is mentioned by name.
 const IS_SAID: f32 = 1.0;
-/// Points of a type for being mentioned in the plural.
+/// Points of a type that is mentioned in the plural.
 const IS_PLURAL: f32 = 0.5;
-/// Points of a type for being mentioned after `among`.
+/// Points of a type that is mentioned after `among`.
 const IS_AMONG: f32 = 4.0;
 
 impl Reading<'_> {
-    /// Whether the question asks how often something occurs.
+    /// Whether the question asks for a frequency.
     pub(super) fn is_frequency(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             matches!(cue, Cue::Most | Cue::Fewest | Cue::More(_)) && is_frequency(&self.said_at(at))
         })
     }
 
-    /// Returns the type whose nodes are counted if the question asks how often something occurs:
-    /// the base's only candidate type, provided that from each type that is mentioned or has a
-    /// named node, the step with the most edges leads to the candidate type. `None` if the question
-    /// itself says what to count or mentions a field.
+    /// Returns the type whose nodes are counted if the question asks for a frequency: the base's
+    /// only candidate type. Types that are mentioned or have a named node must be linked to it by
+    /// their step with the most edges. `None` otherwise, or if the question says what to count or
+    /// mentions a field.
     pub(super) fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.kb.candidate_types() else { return None };
         if !self.is_frequency() || !self.counted.is_empty() {
@@ -65,9 +65,9 @@ impl Reading<'_> {
         (all && !types.is_empty()).then_some(wanted)
     }
 
-    /// Returns the type that is counted without a word for counting (`papers per venue`), or that
-    /// is counted without being mentioned (`how many analysts`): the only type with the named
-    /// value, or, if the name is a node, the base's only candidate type.
+    /// Returns the type that is counted without a word for counting (`papers per venue`), or
+    /// without being mentioned (`how many analysts`). The latter is the only type with the named
+    /// value or, if the name is not a value, the base's only candidate type.
     pub(super) fn counted_by_name(&self) -> Option<TypeId> {
         if let Some(kind) = asks::counted_by_each(self.mentions) {
             return Some(kind);
@@ -96,9 +96,9 @@ impl Reading<'_> {
                 || self.cues(false).any(|(at, _)| is_fruitful(self.said_at(at))))
     }
 
-    /// Returns the type with the most points. If the question mentions no type, takes the one that
-    /// [`choose`](Self::choose) selects among types with nearly as many points. Fails if no type
-    /// has any points.
+    /// Returns the type with the most points. If the question mentions no type,
+    /// [`choose`](Self::choose) selects among the types with nearly as many points. Fails if no
+    /// type has any points.
     pub(super) fn choose_rows(&self) -> Result<TypeId, AskError> {
         let kb = self.kb;
         let mut found: Vec<(f32, TypeId)> = types_of(kb)
@@ -128,7 +128,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns how many points a type has as the type of the rows.
+    /// Returns the points of a type as a candidate for the row type.
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
@@ -240,8 +240,8 @@ impl Reading<'_> {
         !self.schema.paths(from, to, &self.said).is_empty()
     }
 
-    /// Returns the types, other than the row type, that have a mentioned numeric field: the type
-    /// whose field has the most values first; of equals, the one with the lower id.
+    /// Returns the types, other than the row type, that have a mentioned numeric field. The type
+    /// whose field has the most values comes first, ties by ascending id.
     pub(super) fn types_with_numbers(&self) -> Vec<TypeId> {
         let mentioned = (0..self.mentions.all.len()).filter_map(|at| self.fields_at(at));
         let fields: BTreeSet<FieldId> = mentioned.flatten().map(|(field, _)| *field).collect();

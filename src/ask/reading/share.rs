@@ -10,7 +10,7 @@ use crate::{
 };
 use agent_kb::TypeId;
 
-/// Verbs that may stand between the words for the whole and those for the part: `what share of the
+/// Verbs that may separate the words for the whole from the words for the part: `what share of the
 /// whole is the part`.
 const VERBS: [&str; 19] = [
     "is", "are", "was", "were", "has", "have", "had", "do", "does", "did", "cost", "costs", "come",
@@ -18,7 +18,7 @@ const VERBS: [&str; 19] = [
 ];
 /// Words with which a relative clause begins.
 const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
-/// Words that may stand before those for the whole: `among`.
+/// Words that may precede the words for the whole: `among`.
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
 impl Reading<'_> {
@@ -51,8 +51,8 @@ impl Reading<'_> {
         Ok(Operation::Share(part))
     }
 
-    /// Returns the position of the token that separates the words for the whole from those for the
-    /// part, and whether the part comes after it; `None` if all mentions belong to the part.
+    /// Returns the position of the token that separates the words for the whole from the words for
+    /// the part, and whether the part comes after it; `None` if all mentions belong to the part.
     /// `begins` are the positions of the first tokens of the mentions.
     fn parting_place(
         &self,

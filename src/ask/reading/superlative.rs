@@ -12,7 +12,7 @@ use crate::{
 };
 use agent_kb::{Direction, MetapathStep, metapath_in_words, table::ColumnSpec};
 
-/// What a question about a maximum or minimum asks for.
+/// Target of a question about a maximum or minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     /// The rows with the extreme number: `which product is the cheapest`.
@@ -103,7 +103,7 @@ impl Reading<'_> {
         self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at)
     }
 
-    /// Returns what the question asks for if [`asks_for_value`](Self::asks_for_value) is false;
+    /// Returns the target of the question if [`asks_for_value`](Self::asks_for_value) is false;
     /// judged mainly by the words after `which`.
     fn asked(&self, parts: &Parts) -> Asked {
         let group_of =
@@ -163,8 +163,7 @@ impl Reading<'_> {
     }
 
     /// Returns the column that counts each row's links by one step; only for questions such as `the
-    /// most common side effect`. Of several frequent steps, takes the one that
-    /// [`choose`](Self::choose) selects.
+    /// most common side effect`. Of several frequent steps, [`choose`](Self::choose) selects one.
     fn most_linked_to(&self, parts: &Parts) -> Option<ColumnSpec> {
         let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
         if counts || !self.is_frequency() {

@@ -1,5 +1,5 @@
 //! Determines the role of each name in a question (nodes linked to the rows, a field value of the
-//! rows, or rows themselves), and adds the names to the question's parts: as conditions, filters, or
+//! rows, or rows themselves), and adds the names to the question's parts: as conditions, filters or
 //! compared subjects. Where several roles fit the question equally, each reading takes one.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec},
 };
 
-/// How something that the question names relates to the rows.
+/// How named nodes or a named value relate to the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Role {
     /// Nodes of one type at the end of a metapath from the rows; without steps, rows themselves.
@@ -128,8 +128,8 @@ impl Reading<'_> {
         own.map(|(at, thing)| (at, thing.clone())).collect()
     }
 
-    /// Returns the role of those nodes with the name `thing` that are at the end of a metapath from
-    /// the rows; without steps, that are rows.
+    /// Returns the role of the nodes with the name `thing`: nodes at the end of a metapath from the
+    /// rows or, without steps, rows.
     fn nodes_called(&self, thing: &Thing, steps: Vec<MetapathStep>) -> Role {
         let kind = steps.last().map_or(self.rows, |step| step.to);
         let own = thing.nodes.iter().copied();
@@ -198,9 +198,9 @@ impl Reading<'_> {
         self.assumed.push(format!("taken as each {kind} with any of {names}"));
     }
 
-    /// Returns a metapath from the rows to a type: the one whose relations the question mentions
-    /// most strongly. Of several, takes the one that [`choose`](Self::choose) selects. Fails if no
-    /// metapath leads to the type.
+    /// Returns the metapath from the rows to a type whose relations the question mentions most
+    /// strongly. Of several, [`choose`](Self::choose) selects one. Fails if no metapath leads to
+    /// the type.
     pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let paths = self.schema.best_paths(self.rows, kind, &self.said);
         let kb = self.kb;
@@ -212,8 +212,8 @@ impl Reading<'_> {
         self.choose(paths, told).map_or_else(none, Ok)
     }
 
-    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally, takes the
-    /// one that [`choose`](Self::choose) selects. Fails if nothing links the rows to the name.
+    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally,
+    /// [`choose`](Self::choose) selects one. Fails if nothing links the rows to the name.
     pub(super) fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
         let kb = self.kb;
         let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
@@ -239,8 +239,9 @@ impl Reading<'_> {
             let within = self.schema.linked_within(self.rows, &self.said);
             linked.extend(within.into_iter().map(|step| vec![step]));
         }
-        // Keeps the shortest links and those to what the shortest ones are part of, such as the
-        // country of an institution; then those that the question mentions most.
+        // Keeps the shortest metapaths, and metapaths that continue a shortest one to a single
+        // node, such as from an institution to its country. Of these, keeps those that the question
+        // mentions most.
         let end = |steps: &[MetapathStep]| steps.last().map_or(self.rows, |step| step.to);
         let shortest = linked.iter().map(Vec::len).min();
         let mut near = linked.clone();
@@ -294,9 +295,9 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the stems of the words before a mention and of those after it, up to the nearest
-    /// name or date on each side, and the stems of the question. In `from A were handled by B`, the
-    /// words after A belong to B, and are left out.
+    /// Returns three sets of stems: of the words before a mention, of the words after it (both up
+    /// to the nearest name or date), and of the question. In `from A were handled by B`, the words
+    /// after A belong to B and are left out.
     fn said_beside(&self, at: usize) -> [BTreeSet<String>; 3] {
         let is_name = |at: &usize| {
             matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))

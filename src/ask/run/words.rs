@@ -1,13 +1,13 @@
-//! Puts results in words, and the cells of rows in JSON.
+//! Formats results as text, and the cells of rows as JSON.
 
 use crate::answer::{LEVEL, shown};
 use agent_kb::table::{Cell, Rows, SqlValue, Table, statistics::TestResult};
 
-/// Maximum number of names that one line lists; the others are counted.
+/// Maximum number of names that one line lists; further names are counted.
 const MAX_LISTED: usize = 10;
 
 /// Lists names with their values in one line: the value once if all are equal, otherwise after each
-/// name. Of more than [`MAX_LISTED`] names, only the first are listed and the others counted.
+/// name. Names after the first [`MAX_LISTED`] are only counted.
 pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
     let unit = spaced(unit);
     match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
@@ -19,7 +19,7 @@ pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&
     }
 }
 
-/// Lists the first [`MAX_LISTED`] names in one line, with the number of the others.
+/// Lists the first [`MAX_LISTED`] names in one line, and counts further names.
 pub(super) fn listed(names: &[String]) -> String {
     let first = names.get(..MAX_LISTED).unwrap_or(names);
     let rest = names.len() - first.len();

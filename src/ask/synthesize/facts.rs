@@ -1,5 +1,5 @@
-//! The facts from which questions are generated: the rows of each type, with their numbers and
-//! groups. Does not write the texts of questions.
+//! Collects the facts from which questions are generated: the rows of each type, with their numbers
+//! and groups. Does not write the texts of questions.
 
 use std::{
     cmp::Reverse,
@@ -25,8 +25,8 @@ const MIN_FILLED: usize = 100;
 const MIN_DIFFERENT: usize = 5;
 /// Maximum number of distinct values of a group for all values to be kept.
 const MAX_WHOLE: usize = 2_000;
-/// Maximum number of values to keep in a group with more than [`MAX_WHOLE`] values; those with the
-/// most rows are kept.
+/// Maximum number of values to keep in a group with more than [`MAX_WHOLE`] values; the values with
+/// the most rows are kept.
 const KEPT: usize = 400;
 /// Minimum number of rows that a value must have for a question to name the value.
 const MIN_OF_VALUE: usize = 5;
@@ -73,7 +73,7 @@ pub(super) struct Group {
     /// The values, each with the indexes of its rows, ascending. The value with the most rows comes
     /// first; values with equally many are ordered by name.
     pub(super) values: Vec<(String, Vec<usize>)>,
-    /// Indexes in `values` of those values that a question can name: they have enough rows and an
+    /// Indexes in `values` of the values that a question can name, with enough rows and an
     /// unambiguous name.
     pub(super) named: Vec<usize>,
     /// Whether `values` holds all values of the column and no two of them have the same name.
@@ -81,8 +81,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns the values with the number that `number` computes from their rows; those for which
-    /// it returns none are left out.
+    /// Returns the values with the number that `number` computes from their rows. Values for which
+    /// `number` returns `None` are left out.
     pub(super) fn numbers(&self, number: impl Fn(&[usize]) -> Option<f64>) -> Vec<(&str, f64)> {
         let values = self.values.iter();
         values.filter_map(|(name, rows)| Some((name.as_str(), number(rows)?))).collect()
@@ -121,8 +121,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Reads the first [`MAX_TYPES`] types with enough nodes: candidate types first, then those
-    /// with the most nodes. Of these types, keeps those with a column of numbers.
+    /// Reads the first [`MAX_TYPES`] types with enough nodes: candidate types first, then by
+    /// descending number of nodes. Keeps the types with a column of numbers.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
         let mut kinds: Vec<TypeId> = types_of(kb).collect();
