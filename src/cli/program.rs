@@ -21,6 +21,13 @@ pub(super) enum Command {
     /// Print the source of a program, or the lexicon of a bundle
     Show(show::Args),
     /// Compare two programs: source, parameters and answers
+    ///
+    /// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
+    /// that the second program answers better and worse, and the paired difference of the mean
+    /// reciprocal ranks with its 95 % interval and p-value. Validation results come from the run's
+    /// journal if it has results of both programs. Otherwise, and with --measure, the programs run
+    /// on the dataset, which also measures their cost; if one of them is in the bundle, they run on
+    /// the queries that the router sends to that program.
     Diff(OneJson<agent_app::program::diff::Request>),
     /// Show the effect of each parameter of a program on its answers
     Sensitivity(sensitivity::Args),

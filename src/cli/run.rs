@@ -19,10 +19,17 @@ pub(super) enum Command {
     /// List the runs in the home directory
     List(list::Args),
     /// Show the state of a run
+    ///
+    /// Prints the run's settings, its state (finished, paused, interrupted or running) and its
+    /// journal. Then prints the costs by role, the time by part of the run, and the best program of
+    /// every category so far.
     Show(OneJson<RunArg>),
     /// Print the steps of a run, one per line
     Log(log::Args),
     /// Show the costs of language models in a run, by role
+    ///
+    /// Prints, for each role, the paid calls, the replies from the shared cache, the tokens, and US
+    /// dollars for models with known prices.
     Cost(OneJson<RunArg>),
     /// Remove runs with all their files
     Remove(remove::Args),

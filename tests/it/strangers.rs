@@ -149,7 +149,7 @@ fn a_bundle_has_a_bounded_number_of_categories() {
     };
     assert!(with(MAX_CATEGORIES).is_ok());
     let error = with(MAX_CATEGORIES + 1).unwrap_err().to_string();
-    assert!(error.contains("65 categories, over the limit of 64"), "{error}");
+    assert!(error.contains("65 categories exceed the limit of 64"), "{error}");
 }
 
 #[test]

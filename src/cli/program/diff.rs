@@ -12,12 +12,6 @@ use agent_app::{
 /// Maximum number of queries listed as answered better, and as answered worse; JSON lists all.
 const MAX_LISTED: usize = 10;
 
-/// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
-/// that the second program answers better and worse, and the paired difference of the mean
-/// reciprocal ranks with its 95 % interval and p-value. Validation results come from the run's
-/// journal if it has results of both programs. Otherwise, and with --measure, the programs run on
-/// the dataset, which also measures their cost; if one of them is in the bundle, they run on the
-/// queries that the router sends to that program.
 pub(super) fn run(args: &OneJson<Request>, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if args.json {

@@ -36,8 +36,6 @@ struct Cost<'a> {
     times: Times,
 }
 
-/// Prints, for each role, the paid calls, the replies from the shared cache, the tokens, and US
-/// dollars for models with known prices.
 pub(super) fn run(args: &OneJson<RunArg>, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.request.dir, ctx)?)?;
     let roles = record.role_costs();

@@ -19,9 +19,6 @@ use agent_optimize::{
     },
 };
 
-/// Prints the run's settings, its state (finished, paused, interrupted or running) and its journal.
-/// Then prints the costs by role, the time by part of the run, and the best program of every
-/// category so far.
 pub(super) fn run(args: &OneJson<RunArg>, ctx: &Context) -> Result<Exit> {
     let dir = named::run_dir(&args.request.dir, ctx)?;
     let record = Record::read(&dir)?;

@@ -508,7 +508,7 @@ impl Bundle {
         }
         let n = bundle.categories.len();
         if n > MAX_CATEGORIES {
-            return Err(malformed(format!("{n} categories, over the limit of {MAX_CATEGORIES}")));
+            return Err(malformed(format!("{n} categories exceed the limit of {MAX_CATEGORIES}")));
         }
         let fits = |member: &Member| {
             let own = &member.categories;
