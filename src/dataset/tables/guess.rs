@@ -93,6 +93,14 @@ const MAX_ITEM_BYTES: f64 = 40.0;
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 /// Minimum number of distinct values of a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
+/// Added to the score of a link to the same table.
+const OWN_BONUS: f64 = 0.1;
+/// Added to the score of a link, multiplied by the share of the table's ids that the column uses.
+const USED_BONUS: f64 = 0.05;
+/// Minimum score of a link without a matching name to a table that has all ids of the column.
+const ALL_KNOWN: f64 = 2.0;
+/// Minimum score of a link whose name suggests the table.
+const SUGGESTED: f64 = 2.5;
 
 /// A guessed mapping of tables, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -615,6 +623,9 @@ struct LinkColumn<'a> {
     other: &'a TableFacts,
     /// Separator of the ids, if a cell may hold several ids.
     separator: Option<&'static str>,
+    /// Types of the other tables that have all ids of the column, if only its numbers tell the
+    /// linked table.
+    rivals: Vec<&'a str>,
 }
 
 /// Finds the columns of a table that hold ids of another table, or of the same table.
@@ -633,7 +644,8 @@ fn links<'a>(facts: &'a [TableFacts], current: &TableFacts) -> Vec<LinkColumn<'a
         let other = declared.and_then(|reference| reference.target_in(facts, current));
         if let Some((other, reference)) = other.zip(declared) {
             if other.has_ids_referenced_by(reference) {
-                links.push(LinkColumn { column: column_name, other, separator: None });
+                let (column, separator, rivals) = (column_name, None, Vec::new());
+                links.push(LinkColumn { column, other, separator, rivals });
             }
             continue;
         }
@@ -641,13 +653,15 @@ fn links<'a>(facts: &'a [TableFacts], current: &TableFacts) -> Vec<LinkColumn<'a
             let (score, separator) = likelihood(current, (name, column), other)?;
             Some((score, other, separator))
         });
+        let others: Vec<(f64, &TableFacts, Option<&'static str>)> = others.collect();
         // Ties go to the first table.
-        let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        links.extend(best.map(|(_, other, separator)| LinkColumn {
-            column: column_name,
-            other,
-            separator,
-        }));
+        let best = others.iter().reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let Some(&(score, other, separator)) = best else { continue };
+        let is_bare = !column.has_texts && (ALL_KNOWN..SUGGESTED).contains(&score);
+        let rivals = others.iter().filter(|one| is_bare && one.0 >= ALL_KNOWN);
+        let rivals = rivals.map(|one| one.1.node_type.as_str());
+        let rivals = rivals.filter(|rival| *rival != other.node_type).collect();
+        links.push(LinkColumn { column: column_name, other, separator, rivals });
     }
     links
 }
@@ -707,7 +721,10 @@ fn likelihood(
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,
     };
-    Some((bonus + share + if is_own { 0.5 } else { 0.0 }, separator))
+    // Of two tables that have all ids, the table with fewer others is more likely.
+    let used = share * n_values as f64 / ids.len().max(1) as f64;
+    let own = if is_own { OWN_BONUS } else { 0.0 };
+    Some((bonus + share + own + USED_BONUS * used.min(1.0), separator))
 }
 
 /// Returns a note on a column that would be the id column of the table if fewer of its rows were
@@ -724,6 +741,20 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
         "{place}: {name} is empty or repeated in {wrong} of {rows} rows, so rows are numbered; \
          if {name} holds the ids, correct these rows"
     ))
+}
+
+/// Returns a note on each link whose table is a guess among several, since only numbers tell it.
+fn doubtful_link_notes(current: &TableFacts, found: &[LinkColumn]) -> Vec<String> {
+    let doubtful = found.iter().filter(|link| !link.rivals.is_empty());
+    let note = |link: &LinkColumn| {
+        let (place, column, kind) = (current.table.label(), &link.column, &link.other.node_type);
+        format!(
+            "{place}: {column} may hold ids of {kind}, {}; it is taken as {kind}; to correct this, \
+             edit the mapping",
+            link.rivals.join(", ")
+        )
+    };
+    doubtful.map(note).collect()
 }
 
 /// Returns a note on each foreign key of a table that does not become a relation.
@@ -757,6 +788,7 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
     let mut found = links(facts, current);
     let given = current.hint.iter().flat_map(|hint| &hint.relations);
     found.retain(|link| !given.clone().any(|given| given.column == link.column));
+    guess.notes.extend(doubtful_link_notes(current, &found));
     let links_by = |name: &String| found.iter().any(|link| link.column == *name);
     let id_links = current.id.as_ref().is_some_and(links_by);
     let single: Vec<&LinkColumn> = found.iter().filter(|link| link.separator.is_none()).collect();

@@ -357,6 +357,29 @@ fn rows_with_texts_are_nodes_even_if_they_link_twice() {
 }
 
 #[test]
+fn numbers_that_several_tables_have_as_ids_link_to_the_smallest_and_this_is_noted() {
+    let (dir, _) = home();
+    let rows = |n: usize| (1..=n).map(|id| format!("{id},Name {id}\n")).collect::<String>();
+    let named = |n| format!("id,name\n{}", rows(n));
+    let train = |(id, depot): (usize, &usize)| format!("{id},Train {id},{depot}\n");
+    let trains: String = (1..).zip(&[2, 3, 4, 5, 6]).map(train).collect();
+    let trains = format!("id,name,depot_id\n{trains}");
+    let tables = [("runs.csv", &named(9)), ("stations.csv", &named(6)), ("trains.csv", &trains)];
+    write(dir.path(), &tables.map(|(file, text)| (file, text.as_str())));
+    let guess = guess_of(dir.path()).unwrap();
+    let told = guess.mapping.lines();
+    assert!(told[2].ends_with("depot_id -has_depot-> station"), "{}", told[2]);
+    let note = "trains.csv: depot_id may hold ids of station, run; it is taken as station; to \
+        correct this, edit the mapping";
+    assert!(guess.notes.iter().any(|line| line == note), "{:?}", guess.notes);
+    // Numbers up to the table's own size are its own ids: a parent, say.
+    let own = trains.replace(",6\n", ",1\n").replace("depot", "follower");
+    fs::write(dir.path().join("trains.csv"), own).unwrap();
+    let told = lines(dir.path());
+    assert!(told[2].ends_with("follower_id -has_follower-> train"), "{}", told[2]);
+}
+
+#[test]
 fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     let (dir, home) = home();
     let brands = "id,name\nB1,Northpeak\nB2,Tidewell\n";
