@@ -140,8 +140,9 @@ pub struct Reading {
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
-    /// Whether a word of the question is explained only as a synonym, or not at all. The quality of
-    /// answers to training questions does not apply to such a reading.
+    /// Whether a word of the question is explained only as a synonym, or not at all, or the question
+    /// is only a name. The quality of answers to training questions does not apply to such a
+    /// reading.
     pub by_synonym: bool,
     /// Nodes that other readings reach: the metapaths in the reverse direction, if only the order
     /// of words determines the direction, or less likely metapaths of one step to the same type.
@@ -397,8 +398,8 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
         let metapaths = guess.metapaths.iter().map(|metapath| metapath_in_words(base, metapath));
         let way = question.names.iter().cloned().zip(guess.metapaths.iter().cloned());
         let (_, reading) = found.get_or_insert_with(|| {
-            let named = named.clone();
-            (guess.log, Reading { named, by_synonym: guess.by_synonym, ..Reading::default() })
+            let by_synonym = guess.by_synonym || question.other_stems.is_empty();
+            (guess.log, Reading { named: named.clone(), by_synonym, ..Reading::default() })
         });
         reading.ways.push(way.collect());
         let both: BTreeSet<NodeId> = reading.answers.iter().copied().chain(own).collect();
@@ -423,7 +424,7 @@ fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
     let is_bare = question.other_stems.is_empty() && !answers.is_empty();
     let answers = answers.into_iter().collect();
-    is_bare.then(|| Reading { answers, ..Reading::default() })
+    is_bare.then(|| Reading { answers, by_synonym: true, ..Reading::default() })
 }
 
 impl Reading {
