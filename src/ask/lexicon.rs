@@ -451,6 +451,17 @@ pub(crate) fn is_person(word: &str) -> bool {
     PEOPLE.split(' ').any(|own| own == word)
 }
 
+/// Words in names of fields that say when something began, so that the field tells its age.
+const BEGINNINGS: &str = "\
+    year date time born birth built created made opened founded established published released \
+    issued launched introduced started start begin began joined hired added registered submitted \
+    reported received ordered posted sent";
+
+/// Whether a word in the name of a field indicates that it says when something began.
+pub(crate) fn is_beginning(word: &str) -> bool {
+    BEGINNINGS.split(' ').any(|own| own == word)
+}
+
 /// Whether a phrase asks for a frequency, as `most often` does.
 pub(crate) fn is_frequency(phrase: &str) -> bool {
     ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))

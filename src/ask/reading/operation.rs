@@ -338,6 +338,7 @@ impl Reading<'_> {
     fn is_group(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
+            Some(What::Relation) => self.follows_by(at) && self.only_step(at).is_some(),
             Some(What::Field(fields)) => {
                 match self.field(fields, false).and_then(|field| self.kind_of(field)) {
                     Some(ColumnKind::Year) => self.is_parting(at) && !self.bounded.contains(&at),
@@ -351,12 +352,30 @@ impl Reading<'_> {
 
     /// Whether a mention follows `by` or a phrase such as `which` or `each`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
-        matches!(self.cue_beside(at, -1), Some(Cue::Which | Cue::Each))
-            || self.word_before(at) == "by"
+        self.cue_beside(at, -1) == Some(Cue::Which) || self.follows_by(at)
+    }
+
+    /// Whether a mention follows `by` or `each`, with or without an article.
+    fn follows_by(&self, at: usize) -> bool {
+        let start = self.mentions.range(at).start;
+        let before = (0..start).rev().map(|at| self.mentions.word(at));
+        let mut before =
+            before.skip_while(|word| ["the", "a", "an", "their", "its"].contains(word));
+        before.next() == Some("by") || self.cue_beside(at, -1) == Some(Cue::Each)
+    }
+
+    /// Returns the only step from the rows, to another type, whose relation mention `at` names;
+    /// `None` if there is no such step or several.
+    fn only_step(&self, at: usize) -> Option<MetapathStep> {
+        let mut steps = self.schema.steps(self.rows);
+        steps.retain(|step| step.to != self.rows && self.says(at, step.relation));
+        <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step)
     }
 
     fn group_column(&mut self, at: usize) -> Option<usize> {
         let spec = match self.what(at)? {
+            // `by age`, for a relation that leads to ages.
+            What::Relation => ColumnSpec::Names(vec![self.only_step(at)?]),
             // A type that is not linked to the rows does not group them.
             What::Type(kind) => {
                 ColumnSpec::Names(self.group_of(at, *kind).or_else(|| self.path_to(*kind).ok())?)

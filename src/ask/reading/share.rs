@@ -8,7 +8,7 @@ use crate::{
     plan::{Condition, Operation, Test, reversed},
     reading::{Reading, operation::Parts, things::Role},
 };
-use agent_kb::TypeId;
+use agent_kb::{TypeId, table::ColumnSpec};
 
 /// Verbs that may separate the words for the whole from the words for the part: `what share of the
 /// whole is the part`.
@@ -30,6 +30,16 @@ impl Reading<'_> {
     /// If the question does not mention the part, or if it is unclear which words belong to the
     /// whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
+        // `what share of the parking spaces`: of a total, not of the rows that have a number.
+        let whole = self.beside(cue, 1);
+        if let Some(&(at, column)) = parts.measures.iter().find(|(at, _)| Some(*at) == whole)
+            && matches!(self.columns[column], ColumnSpec::Field(_))
+        {
+            return missing(format!(
+                "shares of a total such as {:?} are not computed; ask for the totals",
+                self.said_at(at)
+            ));
+        }
         for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
             parts.filters.push((at, self.has_some(column)));
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     AskError,
-    lexicon::{Cue, Function, TIME, is_frequency},
+    lexicon::{Cue, Function, TIME, is_beginning, is_frequency},
     missing,
     plan::{Measure, Operation},
     reading::{
@@ -10,7 +10,7 @@ use crate::{
         operation::{COUNTED_TWICE, Parts},
     },
 };
-use agent_kb::{Direction, MetapathStep, metapath_in_words, table::ColumnSpec};
+use agent_kb::{Direction, FieldId, MetapathStep, metapath_in_words, table::ColumnSpec};
 
 /// Target of a question about a maximum or minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Reading<'_> {
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
         let implied = match implied {
-            None if names == TIME => Some(ColumnSpec::Field(self.time_field()?)),
+            None if names == TIME => Some(ColumnSpec::Field(self.age_field()?)),
             None => self.most_linked_to(parts),
             found => found,
         };
@@ -79,9 +79,54 @@ impl Reading<'_> {
                 })
             }
             (Asked::Number, Some(column)) => Ok(Operation::Number(Measure::Of(extreme, column))),
-            (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
+            (Asked::Rows, Some(column)) => {
+                self.is_no_mean_of_one(column)?;
+                Ok(Operation::First { column, high, top })
+            }
             _ => self.no_number(),
         }
+    }
+
+    /// Returns the field of dates by which rows are the oldest or newest.
+    ///
+    /// # Errors
+    /// If no field holds dates, or if the name of the field indicates no beginning and the question
+    /// does not mention it: the date of the last change is not an age.
+    fn age_field(&self) -> Result<FieldId, AskError> {
+        let field = self.time_field()?;
+        let name = self.schema.field(field);
+        let is_said = name.stems.iter().any(|stem| self.said.contains(stem));
+        if is_said || name.words.iter().any(|word| is_beginning(word)) {
+            return Ok(field);
+        }
+        let (rows, field) = (self.kb.type_name(self.rows), self.kb.field_name(field));
+        missing(format!("cannot tell the age of a {rows}; {field:?} is known: name it if meant"))
+    }
+
+    /// Refuses the mean or median of a field of single rows: `which incident is the dearest on
+    /// average`.
+    fn is_no_mean_of_one(&self, column: usize) -> Result<(), AskError> {
+        let function = self.function();
+        let is_mean = matches!(function, Some(Function::Mean | Function::Median));
+        match (function, &self.columns[column]) {
+            (Some(function), ColumnSpec::Field(_)) if is_mean => missing(format!(
+                "each {} has one value, so that there is no {}; name the groups",
+                self.kb.type_name(self.rows),
+                function.name()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the rows themselves are requested by frequency: `the most common side effects`, where
+    /// the rows are side effects.
+    fn are_rows_frequent(&self) -> bool {
+        self.cues(false).any(|(at, cue)| {
+            let next = self.beside(at, 1).and_then(|next| self.type_at(next));
+            matches!(cue, Cue::Most | Cue::Fewest)
+                && is_frequency(&self.said_at(at))
+                && next == Some(self.rows)
+        })
     }
 
     /// Whether the question asks for the extreme value, not for the row that has it: `how much is
@@ -114,6 +159,9 @@ impl Reading<'_> {
             Some(Cue::Most | Cue::Fewest) => is_frequency(&self.said_at(at)),
             _ => false,
         };
+        if self.are_rows_frequent() {
+            return Asked::Rows;
+        }
         let which = self.which();
         let mut next = which.and_then(|which| self.beside_past(which, 1, is_passed));
         while let Some(at) = next
@@ -163,8 +211,14 @@ impl Reading<'_> {
     }
 
     /// Returns the column that counts each row's links by one step; only for questions such as `the
-    /// most common side effect`. Of several frequent steps, [`choose`](Self::choose) selects one.
+    /// most common side effect`. With `of drugs`, counts the linked drugs. Of several frequent
+    /// steps, [`choose`](Self::choose) selects one.
     fn most_linked_to(&self, parts: &Parts) -> Option<ColumnSpec> {
+        if let (true, &[(_, group)]) = (self.are_rows_frequent(), parts.groups.as_slice())
+            && let ColumnSpec::Names(steps) = &self.columns[group]
+        {
+            return Some(ColumnSpec::Count(steps.clone()));
+        }
         let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
         if counts || !self.is_frequency() {
             return None;

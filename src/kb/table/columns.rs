@@ -139,8 +139,8 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
 }
 
 /// Words in the names of fields that mark their whole numbers as years.
-const YEAR_NAMES: [&str; 8] =
-    ["born", "died", "birth", "death", "founded", "established", "published", "released"];
+const YEAR_NAMES: [&str; 9] =
+    ["born", "died", "birth", "death", "built", "founded", "established", "published", "released"];
 
 /// Returns the kind of values of a field, judged by its name and some texts, and the unit of most
 /// of its numbers.
