@@ -20,8 +20,8 @@ use agent_retrieve::{Detail, check_query};
 /// Number of nodes in the ranking of a bundle that answers.
 const NODES: usize = 20;
 /// Warning when a language model should have answered but gave no usable reply.
-const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
-    (-v shows what the service said)";
+const UNASSISTED: &str = "the language model gave no usable reply; this answer was made without \
+    the language model (-v shows what the service said)";
 
 /// Which questions a language model answers. In JSON, a number from 0 to 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -157,22 +157,30 @@ impl Choices for Part {
     const DESCRIPTION: Option<&'static str> = Some("A part of the optimizer that can be left out.");
 
     const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Mining, "Mining of metapaths from training answers; only text search remains"),
-        (Self::Tuning, "Tuning of parameters; they keep their declared values"),
+        (
+            Self::Mining,
+            "Mining of metapaths from training answers; without it, only text search remains",
+        ),
+        (Self::Tuning, "Tuning of parameters; without it, they keep their declared values"),
         (
             Self::Relaxation,
-            "Relaxation of metapaths; only nodes that all metapaths reach are ranked",
+            "Relaxation of metapaths; without it, only nodes that all metapaths reach are ranked",
         ),
-        (Self::Router, "The router; every query uses the category that is best overall"),
-        (Self::Cache, "The cache of tool calls; changes only the time"),
+        (
+            Self::Router,
+            "The router; without it, every query uses the category that is best overall",
+        ),
+        (Self::Cache, "The cache of tool calls; without it, only the time changes"),
         (Self::Mutation, "Changes to programs after the categories are found"),
         (
             Self::Comparator,
-            "Comparison of well and badly answered queries; the model sees only scores and attempts",
+            "Comparison of well and badly answered queries; without it, the model sees only scores \
+             and attempts",
         ),
         (
             Self::Steps,
-            "Improvement by the model; its first programs are only repaired until they run",
+            "Improvement by the model; without it, the model's first programs are only repaired \
+             until they run",
         ),
         (Self::Lexicon, "The lexicon: questions about each relation, worded by the model"),
     ];

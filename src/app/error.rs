@@ -1,5 +1,5 @@
-//! Errors of operations: each has a message, causes and hints, and tells invalid requests from
-//! failed ones.
+//! Errors of operations. Each has a message, causes and hints, and records whether the request was
+//! invalid or its execution failed.
 
 use std::fmt::{Debug, Display};
 
@@ -119,7 +119,7 @@ impl<E: Into<anyhow::Error>> From<E> for AppError {
 
 /// Lets a result add hints to its error.
 pub trait Explain<T> {
-    /// Adds a line of advice for the user to the error, if there is one.
+    /// If the result is an error, adds a line of advice for the user to it.
     fn hint(self, hint: impl Display) -> Result<T>;
 }
 

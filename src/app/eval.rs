@@ -42,7 +42,7 @@ use agent_retrieve::{
 use agent_systems::{answers_with_values, choices, mfar, uses_effort};
 
 /// Maximum number of ranked nodes that are kept in memory per system: queries times depth. Each
-/// takes 8 bytes.
+/// node takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;
 /// Metrics in which pairs of systems are compared.
 pub const COMPARED: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];

@@ -45,8 +45,8 @@ pub struct Group<'a> {
     pub mrr: f64,
     /// Causes of lost answers.
     pub causes: Vec<Cause>,
-    /// Causes of losses in this category's program, for queries of the group that another
-    /// category's program would answer better.
+    /// Causes of losses in this category's program. Covers only those queries of the group that
+    /// another category's program would answer better.
     pub within: Vec<Cause>,
 }
 

@@ -219,7 +219,8 @@ impl Target {
             (None, Err(_)) if next.is_some() => embedder_of(&served),
             (None, Err(_)) => EmbedderChoice::default(),
         };
-        // Without a new embedder the scope stays; two kinds of embedders have a fixed scope.
+        // Without a new embedder, the same kind of nodes gets vectors as before. The built-in
+        // embedder always embeds all nodes; imported vectors always belong to candidates only.
         let before = state.vectors.as_ref().is_ok_and(|there| there.candidates_only);
         let wanted = candidates_only || (embedder.is_none() && before);
         let candidates_only = match choice {
@@ -270,8 +271,8 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
     Ok(())
 }
 
-/// Indexes the newer import of `served`, the current version of a base, as `served` itself is
-/// indexed, and makes that import current.
+/// Indexes the newer import of a base like `served`, the current version of the base. Then makes
+/// the import current.
 ///
 /// # Errors
 /// If indexing fails; `served` then stays current.

@@ -223,7 +223,8 @@ fn unassisted(answer: &Answer, app: &App) {
     if let Some(miss) = answer.unassisted {
         let why = miss.message();
         app.watch.warning(&format!(
-            "{why}; this is the answer without it (-v shows what the service said)"
+            "{why}; this answer was made without the language model (-v shows what the service \
+             said)"
         ));
     }
 }

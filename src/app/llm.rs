@@ -419,7 +419,7 @@ pub struct NoKey {
     pub remedy: String,
 }
 
-/// Returns the required key that is missing; `None` if no required key is. A key is required if
+/// Returns the required key that is missing; `None` if none is missing. A key is required if
 /// `key_env` in the settings names it, or if the service is OpenAI's own or a known one on another
 /// machine.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {

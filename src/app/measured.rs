@@ -40,7 +40,8 @@ pub struct Benchmark<'a> {
     pub queries: &'a [LabelledQuery],
     /// The base that the systems search.
     pub base: &'a IndexedBase,
-    /// Answers a query on which a system fails; its ranking counts instead.
+    /// Answers the queries on which a measured system fails; these rankings count as those of the
+    /// system.
     pub stand_in: &'a dyn Retriever,
     /// How the systems are measured on each query.
     pub how: How,
@@ -132,8 +133,8 @@ impl Measured {
         if self.unassisted > 0 {
             let (n, of) = (self.unassisted, self.evaluation.n);
             app.watch.warning(&format!(
-                "{}: the language model gave no usable reply for {n} of {of} queries; they are \
-                 answered without it",
+                "{}: the language model gave no usable reply for {n} of {of} queries; these were \
+                 answered without the model",
                 self.system
             ));
         }

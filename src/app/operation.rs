@@ -107,8 +107,9 @@ impl Operation {
     }
 }
 
-/// Replaces each `allOf` of a type's schema and an object with only a field's description by the
-/// type's schema with this description. No value would match both parts of the `allOf`.
+/// Simplifies each `allOf` that combines the schema of a type with an object that only describes a
+/// field. No value would match both parts. The result is the schema of the type with the
+/// description of the field.
 fn merged(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(merged).collect(),

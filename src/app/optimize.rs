@@ -282,7 +282,7 @@ impl Request {
             return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));
         }
         let without = self.ablations();
-        // A run resumed without --actor keeps its actors, and later checks the parts against them.
+        // A run resumed without --actor keeps its actors; the parts are checked against them later.
         let is_of_run = self.resume && self.actor.is_empty();
         if !without.is_empty() && !is_of_run {
             let actors = model::new_actors(self, app)?;

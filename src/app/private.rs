@@ -34,7 +34,8 @@ impl Private {
         }
         let dirs = directories::ProjectDirs::from("", "", "agent");
         let state = |dirs: &directories::ProjectDirs| {
-            // The fallback is the cache directory: the data directory is the default home.
+            // Some platforms have no state directory. The cache directory then replaces it, since
+            // the data directory is the default home.
             dirs.state_dir().unwrap_or(dirs.cache_dir()).join("made")
         };
         Private {

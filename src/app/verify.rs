@@ -192,7 +192,8 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
         } else if name == made_for {
             format!(
                 "\"{name}\" is not the version that the bundle was made for; `agent verify BUNDLE \
-                 --drift --accept-drift` carries the bundle over if it still fits"
+                 --drift --accept-drift` records the new version in the bundle if the bundle \
+                 still fits"
             )
         } else {
             format!("the bundle was made for \"{made_for}\", not for \"{name}\"")

@@ -179,7 +179,7 @@ impl Perform for Request {
         app.refuse_paths("data import")?;
         let (input, options) = self.source.resolve()?;
         let installed = app.home.get(&self.name).ok();
-        // Samples hold no user data: an import of the same name replaces one at once.
+        // A sample holds no user data, so an import of the same name replaces it at once.
         let as_next_version =
             installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
         let options = ImportOptions { as_next_version, dry_run: self.dry_run, ..options };

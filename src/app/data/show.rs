@@ -101,7 +101,8 @@ pub struct OverviewRecord<'a> {
     pub licence: &'a str,
     /// Languages whose word forms the word search knows.
     pub languages: String,
-    /// Path of the file or directory from which the dataset was imported; over a network, its name.
+    /// Path of the file or directory from which the dataset was imported; over a network, only its
+    /// name.
     pub source: &'a str,
     /// Directory that holds the files of the installed dataset; over a network, its path below the
     /// home directory.

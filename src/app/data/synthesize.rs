@@ -290,7 +290,7 @@ impl Request {
             self.refuse_labelled(base)?;
         }
         if let Some(file) = self.templates.as_deref() {
-            // The types and relations of a dataset are known once it is imported.
+            // Templates can be compared only with the types and relations of an installed dataset.
             match &base {
                 Some(base) => drop(templates(&Kb::open(&base.kb_dir())?, file, app)?),
                 None => drop(template_text(file)?),

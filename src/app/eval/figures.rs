@@ -95,7 +95,8 @@ impl<E, G> SystemFigures<E, G> {
 /// Metrics of sets of answers over several queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SetSummary {
-    /// Number of queries on which the system failed; a baseline's ranking counts for them.
+    /// Number of queries on which the system failed. The ranking of a baseline is measured for
+    /// these queries instead.
     pub failed: usize,
     /// Mean of each metric, with its confidence interval.
     #[serde(flatten)]

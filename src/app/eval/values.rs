@@ -67,8 +67,8 @@ pub(super) fn measure(
         let unassisted = answered.iter().filter(|one| one.unassisted).count();
         if unassisted > 0 {
             app.watch.warning(&format!(
-                "{name}: the language model gave no usable reply for {unassisted} of {} queries; they \
-                 are answered without it",
+                "{name}: the language model gave no usable reply for {unassisted} of {} queries; \
+                 these were answered without the model",
                 all.n
             ));
         }

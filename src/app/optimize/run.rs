@@ -265,8 +265,8 @@ pub(super) fn options(
     })
 }
 
-/// Whether all programs of the run are written by the search actor, neither by a language model nor
-/// by the user. If not, removes the record that the run is trusted.
+/// Whether the search actor alone writes the programs of the run, without a language model or the
+/// user. If not, removes the record that the run is trusted.
 fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(Value::as_str);
     let asks = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);

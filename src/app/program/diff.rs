@@ -161,11 +161,12 @@ pub struct Effect {
     /// Gain of the first program with only this change over the first program itself; absent if the
     /// changed program does not run.
     pub alone: Option<Gain>,
-    /// Gain of the first program with this and all earlier changes over the last program with fewer
-    /// changes that runs; absent if the changed program does not run.
+    /// Gain of the first program with this and all earlier changes over the first program with the
+    /// earlier changes only. If the latter does not run, over the last one before it that runs.
+    /// Absent if the program with this change does not run.
     pub after_others: Option<Gain>,
-    /// Lines of earlier changes whose effect is part of `after_others`, since the program with them
-    /// runs only together with this change.
+    /// Lines of earlier changes whose effect is part of `after_others`: with them, the program did
+    /// not run until this change was added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<usize>,
     /// Why `alone` is absent.

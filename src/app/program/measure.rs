@@ -98,7 +98,8 @@ impl Ground {
         let name = &found.base.name;
         let all = load_split(&found.base, &on.split())?;
         if all.is_empty() {
-            return Err(anyhow!("\"{name}\" has no {on} queries")).hint("give another with --on");
+            return Err(anyhow!("\"{name}\" has no {on} queries"))
+                .hint("choose another split with --on");
         }
         let n = all.len();
         let take = n.min(most.max(1));

@@ -96,8 +96,8 @@ pub struct RunNow {
     /// Time of each part of the run.
     #[schema(value_type = Vec<serde_json::Value>)]
     phases: Vec<Summary>,
-    /// Scores of programs over time, in the order of their trials. Only trials on the largest
-    /// number of validation queries are shown, and of many trials only some.
+    /// Scores of programs over time, in the order of their trials. Includes only trials on the
+    /// largest number of validation queries; if these are too many, leaves some out.
     curve: Vec<Point>,
 }
 

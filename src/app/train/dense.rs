@@ -60,8 +60,8 @@ pub struct Request {
     #[arg(long, value_name = "R")]
     #[schema(inline)]
     pub rate: Option<Rate>,
-    /// With bag, use vectors of length N, at most 1024 and at most that of the built-in embedder
-    /// [default: 256]
+    /// With bag, use vectors of length N, at most 1024 and at most the length of the built-in
+    /// embedder's vectors [default: 256]
     #[arg(long, value_name = "N")]
     #[schema(inline)]
     pub dim: Option<Bounded<0, 1_024>>,

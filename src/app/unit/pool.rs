@@ -226,9 +226,10 @@ impl Pool {
         Ok(Units::plan(&self.dir.job(job), &task, &lines, n, file)?)
     }
 
-    /// Returns the rankings of a job, one for each of its `n` queries. Unclaimed units are computed
-    /// in this process by `here`, the last one first, since workers start with the first. Their
-    /// claims are kept in `own`, so that no worker takes them: such units have no result file.
+    /// Returns the rankings of a job, one for each of its `n` queries. Claims unclaimed units and
+    /// computes them in this process with `here`, the last unit first, since workers start with the
+    /// first. Units computed here have no result file; their claims are kept in `own`, so that no
+    /// worker computes them again.
     fn shared(
         &self,
         units: &Units,
@@ -254,7 +255,8 @@ impl Pool {
                 let (places, worker) = (places(unit), units.signed_by(unit));
                 late.remove(&worker);
                 let bytes = units.read(unit, self.check.max_bytes(places.len()));
-                // An invalid result counts as one without rankings, which drops its worker.
+                // An invalid result counts as one without rankings; the check below then ignores
+                // all results of its worker.
                 let rankings = bytes.and_then(|bytes| decoded(&bytes, places.len()));
                 let rankings = rankings.unwrap_or_default();
                 foreign.push(ForeignUnit { worker, places, rankings });
@@ -266,7 +268,7 @@ impl Pool {
             let next = next_here(units, &left, &late);
             drop(late);
             match next {
-                // A worker finished it in the meantime.
+                // A worker finished the unit in the meantime.
                 Some((unit, Some(_))) if units.is_done(unit) => {}
                 Some((unit, claim)) => {
                     own.extend(claim);

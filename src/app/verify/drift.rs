@@ -3,8 +3,8 @@
 //!
 //! The bundle fits if all of this holds: the base has all relations that the programs name; no
 //! program fails; there is no loss overall or in a category; no baseline is better. A loss means
-//! that the recorded score is above the 95 % interval of the current score. With few queries, the
-//! limit is instead a wider bound, which holds for any number of queries.
+//! that the recorded score is above the 95 % interval of the current score. With few queries,
+//! that interval is too narrow, and a wider bound replaces it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -192,9 +192,9 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
 }
 
 /// Whether `stated`, the recorded mean reciprocal rank, is significantly above the mean of `ranks`,
-/// the current reciprocal ranks: above `now`, their bootstrap interval. With fewer than [`FEW`]
-/// ranks, this interval is too narrow, and a bound that holds for any number of ranks applies
-/// instead (Hoeffding 1963, one-sided, 97.5 %).
+/// the current reciprocal ranks: whether it is above `now`, the bootstrap interval of this mean.
+/// With fewer than [`FEW`] ranks, this interval is too narrow. A bound that is valid even for few
+/// ranks then replaces it (Hoeffding 1963, one-sided, 97.5 %).
 fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
     let bound = mean(ranks) + (40f64.ln() / (2.0 * ranks.len().max(1) as f64)).sqrt();
     stated > if ranks.len() < FEW { bound } else { now.high }

@@ -142,7 +142,7 @@ pub(super) fn check(
     Ok(vec![match first_difference(bundle, &replay)? {
         Some(difference) if bundle.asks() => Check::failed(
             "replay",
-            format!("{difference}; its programs ask a language model, which may reply otherwise"),
+            format!("{difference}; its programs ask a language model, which may reply differently"),
         ),
         Some(difference) => Check::failed("replay", difference),
         None => Check::ok(
