@@ -30,18 +30,18 @@ mod linux {
     const ENDS: &[u8] = b" was cut short or replaced while it was read, or its disk failed\n\
         hint: check it with `agent doctor`, then import or index the dataset again\n";
 
-    /// Installs the handler for bus errors (SIGBUS), and ignores the signal for too large files
-    /// (SIGXFSZ).
+    /// Installs the handler for bus errors (SIGBUS), and ignores the signal for files that are too
+    /// large (SIGXFSZ).
     pub(crate) fn install() {
         // SAFETY: `action` is a plain structure for which zeros are valid; the handler has the
         // signature that SA_SIGINFO asks for, and calls only functions that are safe in a handler.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = tell as extern "C" fn(_, _, _) as usize;
-            // On the thread's own stack, which is intact; the alternate signal stack may be too
-            // small.
+            // The handler runs on the thread's own stack, which is intact. The alternate signal
+            // stack may be too small.
             action.sa_flags = libc::SA_SIGINFO;
-            // Without the handler the process ends as before.
+            // If this fails, a bus error ends the process without a message.
             libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         }

@@ -301,8 +301,8 @@ fn bytes_of(base: &Base) -> u64 {
     of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
 }
 
-/// Shows the progress of reading `total` bytes. Returns the function that reports further bytes as
-/// read.
+/// Shows the progress of reading `total` bytes. Returns the function to call after each read
+/// with the number of bytes read.
 fn reading(what: &str, total: u64, ctx: &Context) -> impl FnMut(u64) {
     let (progress, stage, mut done) = (ctx.watch.progress(), format!("reading {what}"), 0);
     move |n| {

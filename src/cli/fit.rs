@@ -8,9 +8,9 @@ use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table, Width:
 pub(super) const GAP: u16 = 2;
 /// Gap between two columns of a table that would be too wide with [`GAP`], in terminal columns.
 const SMALL_GAP: u16 = 1;
-/// Width below which a column of text is not narrowed by breaking its words, in terminal columns.
+/// Minimum width to which a column of text is narrowed by breaking its words, in terminal columns.
 const LEAST: u16 = 8;
-/// Maximum length, in characters, of a word that its column is made wide enough for; longer words
+/// Maximum length, in characters, of a word that is kept whole by widening its column. Longer words
 /// may be broken.
 const LONGEST_WORD: u16 = 24;
 
@@ -46,7 +46,7 @@ fn whole(widths: &[u16], gap: u16) -> u16 {
 }
 
 /// Returns the minimum width of each column: the length of its longest word, at most
-/// [`LONGEST_WORD`]. A line of a cell that begins like a number or an interval counts as one word.
+/// [`LONGEST_WORD`]. A line that begins like a number or an interval counts as one word.
 fn least(table: &Table) -> Vec<u16> {
     let mut least: Vec<u16> = Vec::new();
     for row in table.header().into_iter().chain(table.row_iter()) {
@@ -62,8 +62,8 @@ fn least(table: &Table) -> Vec<u16> {
     least
 }
 
-/// Returns the indexes (from 0), ascending, of the columns that hold text: below the heading, some
-/// cell is not empty, `-` or a number.
+/// Returns the indexes (from 0), ascending, of the columns that hold text. Such a column has, below
+/// its heading, a cell that is neither empty nor `-` nor a number.
 fn texts(table: &Table) -> Vec<usize> {
     let is_text = |cell: &Cell| {
         let content = cell.content();

@@ -73,8 +73,9 @@ fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
             ctx.watch.warning(&format!("{why}; the best programs so far are frozen"));
             Ok(Exit::Done)
         }
-        Stop::Unusable(why) => Err(anyhow!("{why}; the best programs so far are frozen"))
-            .hint("start a new run with another model, or with --actor search for none"),
+        Stop::Unusable(why) => Err(anyhow!("{why}; the best programs so far are frozen")).hint(
+            "start a new run with another model, or with --actor search, which needs no model",
+        ),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Shows the progress of work: as one line on a terminal, never wider than it; otherwise as at most
-//! one plain line per [`BETWEEN_LINES`]. The remaining time is estimated for the whole work if its
-//! stages are planned, otherwise for the current stage. For a stage, the recent rate is used (see
-//! [`RATE_TIME`]), since resumed work reports all units of earlier processes at once. Does not
-//! depend on what the work is.
+//! Shows the progress of work. A terminal gets one line that is never wider than the terminal. Any
+//! other output gets at most one plain line per [`BETWEEN_LINES`]. The remaining time is estimated
+//! for the whole work if its stages are planned, otherwise for the current stage. For a stage, the
+//! recent rate is used (see [`RATE_TIME`]), since resumed work reports all units of earlier
+//! processes at once. Does not depend on what the work is.
 
 use std::{
     sync::{Mutex, PoisonError},

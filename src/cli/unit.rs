@@ -114,7 +114,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "N",
         conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
     index: Option<String>,
-    /// Instead of embedding the documents, read their words and those of their neighbours' names
+    /// Instead of embedding the documents, read their words and the words in neighbours' names
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
     /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default:

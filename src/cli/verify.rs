@@ -76,7 +76,9 @@ fn print_drift(report: &DriftReport, ctx: &Context) -> Result<Exit> {
         |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
     let verdict = match (report.fits, report.accepted) {
         (true, true) => "Accepted: the bundle now belongs to the updated base",
-        (true, false) => "The bundle fits the updated base; adapt it with --accept-drift",
+        (true, false) => {
+            "The bundle fits the updated base; record the new version in it with --accept-drift"
+        }
         (false, _) => "Optimize again: the bundle does not fit the updated base",
     };
     let range = |ci: Interval| format!("[{:.1}, {:.1}]", 100.0 * ci.low, 100.0 * ci.high);

@@ -149,7 +149,7 @@ fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
     let mut rows: Vec<Vec<String>> = evaluations(systems, |all| all).into_iter().map(row).collect();
     if measured.iter().any(|one| one.used.calls > 0) {
         headings.extend(COSTS);
-        // Only the rows of all queries, which come first, have costs.
+        // Costs appear only in the rows over all queries, which come first.
         let costs = measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
         for (row, costs) in rows.iter_mut().zip(costs) {
             row.extend(costs.unwrap_or_default());

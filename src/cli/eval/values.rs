@@ -13,8 +13,8 @@ use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 /// Placeholder for a metric that applies to no query.
 const NONE: &str = "-";
 
-/// Prints the metrics of the values that every system answers. For the test split, also prints how
-/// often it was opened.
+/// Prints, for every system, the metrics of its answers, which are values. For the test split, also
+/// prints how often it was opened.
 ///
 /// # Errors
 /// If stdout cannot be written to.

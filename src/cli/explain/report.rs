@@ -1,6 +1,6 @@
-//! Prints explanations of lost answers: a table of causes by category, then the programs with
-//! losses marked at their lines; for one query, its calls; or one JSON object. Does not depend on
-//! how the causes were found.
+//! Prints explanations of lost answers, as one JSON object or as text. The text is a table of
+//! causes by category, then the programs with losses marked at their lines or, for one query, its
+//! calls. Does not depend on how the causes were found.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -154,8 +154,8 @@ impl Report<'_> {
             ];
             let routed = group.causes.iter().map(|cause| (cause, ""));
             let within = group.within.iter().map(|cause| (cause, "of these "));
-            // "Not routed" comes after all other kinds, then the losses of these queries in this
-            // category's program.
+            // "Not routed" comes after all other kinds. The losses that its queries have in this
+            // category's program come last.
             let order = |pair: &(&Cause, &str)| {
                 (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
             };

@@ -140,8 +140,8 @@ fn turn(home: &Path) -> Result<Option<File>> {
 /// be replaced.
 ///
 /// # Errors
-/// If one of them exists and `replace` is false, is a run that another process is writing, or is a
-/// bundle that would replace a whole run.
+/// Without `replace`, if one of them exists. With `replace`, if another process is writing a run
+/// that would be replaced, or if a bundle alone would replace a whole run.
 fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     let there = |thing: &&Thing| fs::symlink_metadata(thing.place(home.path())).is_ok();
     let there: Vec<&Thing> = things.iter().filter(there).collect();

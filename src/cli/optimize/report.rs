@@ -1,4 +1,4 @@
-//! Prints the result of a run: its bundle against the best baseline, the same by question type,
+//! Prints the result of a run: its bundle against the best baseline, in total and by question type,
 //! figures on the test split if it was opened, unproven results, and the next command. Does not
 //! depend on how programs were found.
 
@@ -78,7 +78,7 @@ fn statistics(ended: &Ended, ctx: &Context) {
 }
 
 /// Returns one line for an unproven bundle and one for unproven changes, each with the number of
-/// further validation questions that would settle it.
+/// further validation questions that would probably decide the matter.
 fn lacking(outcome: &Outcome) -> Vec<String> {
     let verdict = &outcome.verdict;
     let mut lines = Vec::new();
@@ -92,8 +92,8 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
     let proof = outcome.bundle.validation.proof.as_ref();
     if let Some(more) = proof.filter(|proof| !proof.proven).and_then(|proof| proof.needed) {
         lines.push(format!(
-            "label {} more questions for validation to prove the changes of this run, which are \
-             left out",
+            "label {} more questions for validation to prove the changes of this run; the bundle \
+             leaves them out",
             about(more)
         ));
     }

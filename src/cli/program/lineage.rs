@@ -62,8 +62,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if row.len() == 2 {
                 row.push(plain(&test.change, MAX_SHOWN));
             } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
-                // If the first test is of another change, the origin of the program gets a row of
-                // its own.
+                // The first test is of another change than the one that made the program. Each of
+                // the two changes then gets its own row.
                 rows.add_row(row);
                 row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
             }
