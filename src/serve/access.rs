@@ -1,5 +1,5 @@
-//! Access control: API keys with scopes, and the host names that a server answers to. Of keys, only
-//! digests are stored. Does not depend on what requests do.
+//! Access control: API keys with scopes, and the host names that a server answers to. Only digests
+//! of keys are stored. Does not depend on what requests do.
 
 use std::{
     collections::BTreeMap,

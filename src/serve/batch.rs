@@ -58,7 +58,7 @@ pub(super) async fn batch(
         let server = server.clone();
         client.asks(async move { line_of(&server, number, line).await })
     });
-    // The place is released after the last line.
+    // The batch holds its slot until the last line is answered.
     let answers = answers.buffered(AT_A_TIME).map(move |line| {
         let _place = &place;
         Ok::<_, Infallible>(line)

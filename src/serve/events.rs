@@ -112,8 +112,8 @@ pub(super) async fn events(
     };
     let parts = stream::unfold(begun, |mut following| async move {
         let part = following.next().await?;
-        // Without memory for an event, the stream ends; the client reconnects and continues from
-        // there.
+        // If there is no memory for an event, the stream ends. The client reconnects and continues
+        // after the last event that it received.
         let held =
             following.client.asks(async { following.server.memory.hold(part) }).await.ok()?;
         Some((Ok::<Bytes, std::convert::Infallible>(held), following))

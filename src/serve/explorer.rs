@@ -24,7 +24,7 @@ pub(super) const VIEWS: [&str; 7] =
     ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];
 /// File of the page that shows all views.
 const PAGE: &str = "index.html";
-/// Folder of the files whose names contain a digest of their content, so that a file under a name
+/// Folder of the files whose names contain a digest of their content. The content under such a name
 /// never changes.
 const NAMED_BY_DIGEST: &str = "assets/";
 /// Content security policy of the pages: allows scripts, styles, images and requests only from and

@@ -92,12 +92,12 @@ type Result<T, E = ApiError> = std::result::Result<T, E>;
 pub const LONGEST_TIME: Duration = Duration::from_secs(60);
 /// Time between two checks of whether the server must end.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of requests at the same time that read runs, labelled questions or schemas from
-/// disk.
+/// Maximum number of requests that read runs, labelled questions or schemas from disk at the same
+/// time.
 const MAX_READS: usize = 2;
-/// Maximum number of requests at the same time that run a program of a client.
+/// Maximum number of requests that run a program of a client at the same time.
 const MAX_PROGRAMS: usize = 2;
-/// Maximum number of requests at the same time that compare systems.
+/// Maximum number of requests that compare systems at the same time.
 const MAX_COMPARISONS: usize = 2;
 /// Maximum number of questions over many nodes that are answered at the same time; each may take
 /// about 300 MB.

@@ -168,7 +168,7 @@ impl Queue {
         let left = deadline.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, result).await {
             Ok(Ok(outcome)) => Ok(outcome),
-            // Dropped without a result before the deadline: a panic.
+            // The job ended without a result before its deadline, so it panicked.
             Ok(Err(_)) if Instant::now() < deadline => Err(Refused::Failed),
             _ => Err(Refused::Expired),
         }

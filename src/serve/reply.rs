@@ -60,9 +60,10 @@ pub(super) struct QueryRequest {
     /// Explanation of the nodes: `none` by default, or `full`.
     #[serde(default)]
     pub(super) explain: Detail,
-    /// How much the server's language model helps: 0 it only answers programs, 1 it also reads the
-    /// question, 2 it also judges the first nodes. The effort of the server is the maximum and the
-    /// default. If the model fails, the bundle answers alone, and `unassisted` says why.
+    /// How much the server's language model helps. 0: it only answers requests of programs; 1: it
+    /// also reads the question; 2: it also judges the first nodes. The effort of the server is the
+    /// maximum and the default. If the model fails, the bundle answers alone, and `unassisted` says
+    /// why.
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Whether to show, for each node, the path that leads to it from the linked entities, and the

@@ -127,7 +127,7 @@ pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
         .layer(collected())
         .layer(bounded())
         .layer(needs(Scope::Read));
-    // A batch bounds its lines one by one.
+    // A batch has a limit for each line, and none for its whole body.
     let streamed = OpenApiRouter::new().routes(routes!(batch::batch)).layer(needs(Scope::Read));
     let open = OpenApiRouter::new().routes(routes!(metrics)).layer(bounded());
     OpenApiRouter::with_openapi(Api::openapi())
@@ -185,7 +185,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Returns why a body is invalid: the field and what is wrong with it, if it is JSON.
+/// Returns why a body is invalid. For JSON, names the field and what is wrong with it.
 fn invalid(error: &JsonRejection) -> String {
     match (error, error.source()) {
         (JsonRejection::JsonDataError(_) | JsonRejection::JsonSyntaxError(_), Some(why)) => {
@@ -272,7 +272,7 @@ pub(super) fn checked_k(k: usize) -> Result<usize> {
     in_range("k", k, MAX_K)
 }
 
-/// Checks a number of a request and returns it; `name` is the field of the number `n`.
+/// Checks the number `n` in the field `name` of a request, and returns the number.
 ///
 /// # Errors
 /// If the number is not from 1 to `most`.
@@ -531,7 +531,7 @@ impl From<NotExchanged> for ApiError {
                 return ApiError::not_found(error.to_string(), remedy);
             }
             NotExchanged::Bundle(SystemError::Bundle(BundleError::OtherBase { .. })) => {
-                "give a bundle that was made for it, or force: true".to_owned()
+                "give a bundle that was made for the new version, or force: true".to_owned()
             }
             NotExchanged::Bundle(error @ SystemError::Bundle(_)) => {
                 error.hint().unwrap_or_else(|| "give another bundle".to_owned())

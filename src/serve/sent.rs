@@ -143,7 +143,7 @@ impl Memory {
         Ok(Bytes::from_owner(Held { bytes, _place: place }))
     }
 
-    /// Returns a reservation for one request body, which is empty at first.
+    /// Returns a reservation of memory for one request body; it reserves nothing at first.
     pub(super) fn body(&self) -> BodyMemory {
         BodyMemory { places: self.bodies.clone(), taken: Arc::default() }
     }

@@ -134,7 +134,7 @@ impl Write for Socket {
 }
 
 /// Scans the request headers of a connection for the lengths of bodies, and skips the bodies. Stops
-/// at a chunked body, since the connection ends after that.
+/// at a chunked body, since the connection ends after such a request.
 #[derive(Default)]
 struct Heads {
     /// The first bytes of the current header line, at most [`LINE_BYTES`].

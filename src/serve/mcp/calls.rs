@@ -356,7 +356,7 @@ fn add_hits(told: &mut Value, kb: &Kb, answer: &Answer, asked: &Question) {
     let part = hits.into_iter().skip(asked.cursor).map(|hit| told_hit(&hit));
     let fitting = items(part, LIST_BYTES);
     let end = asked.cursor + fitting.len();
-    // If the requested number was found, there may be more.
+    // If as many nodes as requested were found, there may be more.
     let more = end < n || n == asked.cursor + asked.k && n < MAX_K;
     told["hits"] = fitting.into();
     next(told, (more && end > asked.cursor).then_some(end));

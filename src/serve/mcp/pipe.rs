@@ -212,8 +212,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
                 JsonRpcMessage::Error(error) => error.id.clone(),
                 _ => None,
             };
-            // The id becomes free before the client has the reply; the permit, once the reply is
-            // written.
+            // The id becomes free now, before the client has the reply. The permit becomes free
+            // once the reply is written.
             let _place = id.and_then(|id| replies.under_way().remove(&id));
             replies.write(serde_json::to_vec(&message)?).await
         }
