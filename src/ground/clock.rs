@@ -2,7 +2,8 @@
 //!
 //! A deadline in wall time alone would fail good work on a busy machine, so work is charged the
 //! processor time of its thread. Processor time does not include waiting or the work of other
-//! threads, so wall time is limited as well, to [`WALL_PER_WORK`] times the limit.
+//! threads, so wall time is limited as well: its limit is [`WALL_PER_WORK`] times the limit of
+//! processor time.
 
 use std::time::{Duration, Instant};
 

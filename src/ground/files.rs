@@ -126,8 +126,8 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
 }
 
 /// Begins a file that appears at `path` only when it is complete. Returns a [`temporary_file`] and
-/// the path to persist it at. If `path` is a symbolic link, this is the link's target, so that the
-/// link stays.
+/// the path to persist it at. If `path` is a symbolic link, the returned path is the link's
+/// target, so that the link stays.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if `path` leads to anything but a regular file, such as a

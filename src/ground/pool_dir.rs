@@ -2,7 +2,7 @@
 //! plans and the workers compute.
 //!
 //! ```text
-//! DIR/.agent-directory   marks it as a pool
+//! DIR/.agent-directory   marks DIR as a pool
 //! DIR/jobs/N             a job
 //! ```
 //!
@@ -41,8 +41,8 @@ impl PoolDir {
     /// Opens a pool; a missing or empty directory becomes a new pool.
     ///
     /// # Errors
-    /// [`OwnedDirError`] if the directory is not a pool or cannot be used, also if its directory of
-    /// jobs is a symbolic link; no file in it is then changed.
+    /// [`OwnedDirError`] if the directory is not a pool, if it cannot be used, or if its directory
+    /// of jobs is a symbolic link. No file in it is then changed.
     pub fn take(dir: &Path) -> Result<Self, OwnedDirError> {
         owned_dir::take(dir, KIND)?;
         let jobs = dir.join(JOBS);

@@ -1,7 +1,7 @@
 //! Returns the memory of the unused part of a thread's stack to the system. Otherwise the memory
 //! that a deep call used stays with its thread as long as the thread lives.
 
-/// Bytes below the current frame that are kept, since the next calls need them again.
+/// Number of bytes of the stack below the current frame that are kept for the next calls.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Returns the unused part of the calling thread's stack to the system, except for the next

@@ -283,7 +283,7 @@ impl Tarball {
         &self.manifest.files
     }
 
-    /// Checks the length and digest of every file. If `into` is given, an empty directory, also
+    /// Checks the length and digest of every file. If `into`, an empty directory, is given, also
     /// writes the files into it and syncs them to disk.
     ///
     /// # Errors

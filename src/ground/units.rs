@@ -6,7 +6,7 @@
 //! DIR/in/N           the items of unit N, one per line
 //! DIR/NAME           a file that every unit reads, if the task has one
 //! DIR/out/DIGEST     the result of a unit, named by a digest of the plan and the unit's number
-//! DIR/claims/N       locked by the process that works on unit N; holds its name if it signs
+//! DIR/claims/N       locked by the process that works on unit N; may hold the process's name
 //! ```
 //!
 //! The directory appears in one step, and so does each result. A result is the output of the unit,

@@ -6,8 +6,8 @@
 //! - [`name_words`]: case and accents folded, every alphanumeric run, nothing dropped; used to look
 //!   up names.
 //! - [`Stems`]: name words of at least two characters, stop words dropped, stemmed in the languages
-//!   of a base; for languages with compounds or many forms also the letter n-grams of the stems,
-//!   and for scripts without spaces pairs of characters.
+//!   of a base. Languages with compounds or many word forms add the letter n-grams of the stems.
+//!   Scripts without spaces have pairs of characters instead of words.
 //!
 //! Each word has one stem, in texts and queries alike: the stemmers of all languages of the base
 //! are applied in turn.

@@ -372,10 +372,10 @@ impl Languages {
         }
     }
 
-    /// Calls `each` with the parts of a folded and composed run, in order. If the set cuts runs and
-    /// the run has characters of a script without spaces, the parts are all pairs of adjacent such
-    /// characters, such characters without a neighbour of their kind, and the stretches of other
-    /// characters: `usb充电器` gives `usb`, `充电`, `电器`. Otherwise the run is the only part.
+    /// Calls `each` with the parts of a folded and composed run, in order. If the set does not cut
+    /// runs, the run is the only part. Otherwise each stretch of characters of scripts without
+    /// spaces gives all its pairs of adjacent characters, or its single character. Each stretch
+    /// of other characters is one part: `usb充电器` gives `usb`, `充电`, `电器`.
     pub fn for_each_part(self, run: &str, each: &mut dyn FnMut(&str)) {
         if !self.are_cut() || run.is_ascii() || !run.chars().any(is_unspaced) {
             return each(run);

@@ -16,11 +16,11 @@ struct Mark {
     may_be_inches: bool,
 }
 
-/// Returns the parts of a text between quotation marks (`"`, `“”`, `«»`), in order: without the
-/// marks, trimmed, not empty, at most 32. A straight mark can open a part if a non-blank follows it
-/// and no letter or digit precedes it; it can close a part if a non-blank precedes it and no letter
-/// or digit follows it. A straight mark after a digit is taken as the sign for inches if the next
-/// mark can only close. Takes time linear in the text.
+/// Returns the parts of a text between quotation marks (`"`, `“”`, `«»`), in order, trimmed and
+/// without the marks. Empty parts, and parts after the 32nd, are left out. A straight mark can open
+/// a part if a non-blank follows it and no letter or digit precedes it; it can close a part if a
+/// non-blank precedes it and no letter or digit follows it. A straight mark after a digit is taken
+/// as the sign for inches if the next mark can only close. Takes time linear in the text.
 pub fn quoted(text: &str) -> Vec<&str> {
     quoted_ranges(text).into_iter().filter_map(|range| text.get(range)).map(str::trim).collect()
 }
