@@ -2,8 +2,8 @@
 //! one request probes the service, and the others wait for its result (Nygard, "Release It!", 2007,
 //! circuit breaker).
 //!
-//! When the probe gives up, all requests that arrived before that fail with it; one of the later
-//! requests becomes the next probe. So an outage costs the time of one request, however many
+//! When the probe gives up, all requests that arrived before that moment fail too; one of the
+//! later requests becomes the next probe. So an outage costs the time of one request, however many
 //! requests wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ impl CircuitBreaker {
     }
 
     /// Waits until an attempt of the request may start. Returns none if the circuit breaker is
-    /// closed, or the right to be the probe if it is open.
+    /// closed, or the right to probe the service if it is open.
     ///
     /// # Errors
     /// If a probe gave up since the request arrived: the number of failures in a row, and the

@@ -170,7 +170,7 @@ pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
 /// Returns advice for a rejected key.
 pub(super) fn key_remedy(status: &u16) -> &'static str {
     match *status {
-        403 => "the key may lack the right to use this model, or this region",
+        403 => "the key may not be allowed to use this model, or not from this region",
         _ => "check the key in the environment",
     }
 }

@@ -306,8 +306,8 @@ impl Service {
         self.requester.secrets.shown(message)
     }
 
-    /// Returns the text of a reply without the key and the values of headers, which a service may
-    /// repeat in it, so that the text may be stored and shown.
+    /// Removes the key and the values of headers from the text of a reply, in which a service may
+    /// repeat them. The result may be stored and shown.
     pub fn without_secrets(&self, text: String) -> String {
         self.requester.secrets.without_secrets(text)
     }

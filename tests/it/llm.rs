@@ -255,7 +255,7 @@ fn l2_final_errors_are_asked_once_and_told_with_a_remedy() {
             r#"{"error":{"message":"bad key"}}"#,
             &["does not accept the key", "check the key in the environment"][..],
         ),
-        (403, "{}", &["may lack the right"]),
+        (403, "{}", &["may not be allowed to use"]),
         (
             404,
             r#"{"error":{"message":"no model m"}}"#,
