@@ -20,7 +20,7 @@ pub const REQUESTS_PER_RUN: u64 = 4;
 pub const TOKENS_PER_RUN: u64 = 40_000;
 /// Number of program runs on training queries that may ask a language model, in one optimizer run.
 const TRAINING_RUNS: usize = 100;
-/// Number of programs that the allowance suffices to run on every validation query.
+/// Number of programs that can run on every validation query within the allowance.
 const MEASURED_PROGRAMS: usize = 2;
 
 /// Returns the maximum number of program runs that may ask a model, in an optimizer run with
@@ -29,7 +29,7 @@ pub fn max_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// Name of the tool function that asks a model, unless its method is [`FEEDBACK`].
+/// Name of the tool function that asks a model with every method except [`FEEDBACK`].
 const BY_METHOD: &str = "expand";
 
 /// Whether a program's source names a function that would ask a language model; never true for

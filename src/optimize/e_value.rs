@@ -130,8 +130,8 @@ impl EValue {
         self.e() * level >= 1.0
     }
 
-    /// Whether an improvement is proven at a significance level now, or would be after any leading
-    /// part of the differences in `to_come`.
+    /// Whether an improvement is proven at a significance level now, or would be after the first
+    /// few, or all, of the differences in `to_come`.
     pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
         let mut best = self.clone();
         for &difference in to_come {

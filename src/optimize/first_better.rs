@@ -1,9 +1,9 @@
 //! Reports when a run's programs first beat every baseline on training queries.
 //!
 //! Two milestones are reported: one for a single program on the training queries of its trial, and
-//! one for all programs together on all training queries. For the second milestone, a router that
-//! was trained without a query routes this query. Programs beat the baselines if their mean
-//! reciprocal rank is above that of every baseline. In addition, the 95 % interval of the
+//! one for all programs together on all training queries. For the second milestone, each query is
+//! routed by a router that was trained without this query. Programs beat the baselines if their
+//! mean reciprocal rank is above that of every baseline. In addition, the 95 % interval of the
 //! difference from the best baseline must be above 0. Programs are fitted to training answers, so a
 //! milestone proves no gain. Validation queries are not used, and no decision of a run depends on
 //! milestones.

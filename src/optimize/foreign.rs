@@ -15,8 +15,8 @@ use crate::{Result, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
-/// A share of `1 / UNITS_A_CHECK` of each worker's units in a trial is checked, rounded up: the
-/// ranking of one of the unit's queries is recomputed.
+/// One in `UNITS_A_CHECK` of each worker's units in a trial, rounded up, is checked: the ranking of
+/// one of the unit's queries is recomputed.
 const UNITS_A_CHECK: usize = 4;
 
 /// Rankings that another process computed for adjacent queries of a trial.
@@ -68,7 +68,7 @@ impl ForeignCheck {
         for (&(at, place), (ranking, failure)) in drawn.iter().zip(&computed) {
             let unit = &units[at];
             if failure.is_some() {
-                // The program may have failed only here, such as by a time limit.
+                // The program may have failed only in this process, for example at a time limit.
                 undecided.insert(unit.places.start);
             } else if unit.rankings[place - unit.places.start].as_ref() != Some(ranking) {
                 dropped.insert(unit.worker.clone());

@@ -132,7 +132,8 @@ fn train_router(features: &[Features], categories: &[CategoryProgram]) -> (Route
             let pairs = probabilities.iter().zip(&worth);
             let products = pairs.flat_map(|(probabilities, worth)| probabilities.iter().zip(worth));
             let reached: f64 = products.map(|(p, worth)| f64::from(p * worth)).sum();
-            // Ties go to the larger penalty within an aim, and to reciprocal ranks between aims.
+            // Ties between penalties for one target go to the larger penalty; ties between the two
+            // targets go to the reciprocal ranks.
             if reached > most || (reached == most && std::ptr::eq(aim, best.0)) {
                 (best, most) = ((aim, ridge, probabilities), reached);
             }
@@ -445,8 +446,8 @@ impl<'a> Selection<'a> {
         Ok(Self { members, ranks })
     }
 
-    /// Returns, for each validation query, the highest reciprocal rank that the members together or
-    /// any single program of them reaches.
+    /// Returns, for each validation query, the highest reciprocal rank that is reached by the
+    /// members together or by any single program of a member.
     fn best_ranks(&self, run: &Run<'_>) -> Vec<f32> {
         let mut best = self.ranks.clone();
         for rankings in self.members.iter().flat_map(|(member, _)| &member.rankings) {

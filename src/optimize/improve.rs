@@ -94,11 +94,12 @@ pub(super) struct Child {
 /// Measurement of a proposed program (the child) against the category's program (the parent).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// Queries of the category that the child ran on, as positions in the training pool; and, in
-    /// the same order, the child's reciprocal ranks.
+    /// Queries of the category that the child ran on, as positions in the training pool; in the
+    /// next field, in the same order, the child's reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the child on `queries`, and of its parent on the same queries.
+    /// Mean reciprocal rank of the child on `queries`; in the next field, that of its parent on the
+    /// same queries.
     pub(super) mrr: f64,
     pub(super) before: f64,
     /// Difference of the summed reciprocal ranks on `queries`, child minus parent.

@@ -104,7 +104,7 @@ pub(crate) fn differences(new: &[f32], old: &[f32]) -> Vec<f64> {
     new.iter().zip(old).map(|(&new, &old)| f64::from(new) - f64::from(old)).collect()
 }
 
-/// Returns the pair with the largest number; of several, the first.
+/// Returns the pair with the largest number; if several pairs have this number, the first of them.
 pub(crate) fn largest<T>(pairs: impl Iterator<Item = (f64, T)>) -> Option<(f64, T)> {
     pairs.reduce(|best, next| if next.0 > best.0 { next } else { best })
 }

@@ -90,8 +90,8 @@ pub fn tune(
     Ok(best)
 }
 
-/// Returns `params` with the value `value` for `param`. The declared value is not stored: the
-/// parameter is then removed.
+/// Returns `params` with the value `value` for `param`. If `value` is the declared value, removes
+/// the parameter instead, because declared values are not stored.
 fn with_value(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
     let mut moved = params.clone();
     match value == param.value {

@@ -1,8 +1,8 @@
 //! Programs of the user. A run stores them in its journal and tries them on all training queries,
 //! as it does with composed plans. The programs that answer best become categories.
 //!
-//! A resumed run must have the same programs. Their source is used as it is, but their declared
-//! parameters are tuned, and a language model may rewrite programs in Rhai.
+//! A resumed run must have the same programs. The run tunes their declared parameters but tries
+//! their source unchanged. A language model may rewrite programs in Rhai.
 
 use serde::{Deserialize, Serialize};
 

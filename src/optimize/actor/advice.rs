@@ -1,4 +1,5 @@
-//! Comparator advice whose program was accepted; prompts of other categories show it.
+//! Advice of the comparator that led to an accepted program. Prompts for other categories show this
+//! advice.
 
 use serde_json::{Value, json};
 
@@ -11,15 +12,15 @@ const MAX_PIECES: usize = 2;
 /// sentence.
 const ADVICE_CHARS: usize = 600;
 
-/// A piece of the comparator's advice whose program was accepted.
+/// A piece of the comparator's advice that led to an accepted program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AcceptedAdvice {
     /// Name of the category whose program followed the advice.
     pub(super) category: String,
     /// Text of the advice.
     pub(super) advice: String,
-    /// Mean reciprocal rank on the category's training queries, before and after the change by this
-    /// advice.
+    /// Mean reciprocal rank on the category's training queries, before and, in the next field,
+    /// after the change by this advice.
     pub(super) before: f64,
     pub(super) after: f64,
 }
@@ -48,8 +49,8 @@ pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) ->
     best.iter().take(MAX_PIECES).map(value).collect()
 }
 
-/// Returns the advice from its first numbered instruction on. The text before this instruction is
-/// about queries of the advice's own category.
+/// Returns the part of the advice that begins with the first numbered instruction. The text before
+/// this instruction is about queries of the advice's own category.
 fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }

@@ -6,8 +6,8 @@
 //! model writes a new program from other example queries, without seeing earlier attempts. The
 //! category keeps its best program.
 //!
-//! [`Ablation::Comparator`] disables the comparator: the actor then rewrites the program from its
-//! score and earlier attempts.
+//! If [`Ablation::Comparator`] is disabled, there is no advice: the actor then rewrites the program
+//! from its score and earlier attempts.
 
 use std::collections::BTreeMap;
 
@@ -154,9 +154,10 @@ impl Run<'_> {
         self.test(actor, attempt, written, target, archive)
     }
 
-    /// Measures a written program against the category's current program, which it replaces if
-    /// accepted, and commits the attempt. If there is no program, commits the reason. `written`
-    /// also has the note that the model wrote before the program.
+    /// Measures a written program against the category's current program, and commits the attempt.
+    /// If accepted, the written program replaces the current one. If the model wrote no usable
+    /// program, commits the reason. `written` also has the note that the model wrote before the
+    /// program.
     fn test(
         &mut self,
         actor: &mut Actor,
@@ -296,8 +297,8 @@ impl Run<'_> {
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// Asks for a program that follows the advice or, without a contrast, for any better program.
-    /// Returns the note that the model wrote before the program, and the program.
+    /// Asks for a program that follows the advice in `guidance` or, without `guidance`, for any
+    /// better program. Returns the note that the model wrote before the program, and the program.
     fn request_rewrite(
         &mut self,
         actor: &mut Actor,

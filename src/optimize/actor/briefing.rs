@@ -10,7 +10,7 @@ use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, to
 
 /// Manual of the language of programs.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// Heading of the part of the manual that prompts omit, because they show [`limits`] instead.
+/// Heading of the manual's part on limits. Prompts omit this part and show [`limits`] instead.
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts about the base, the tools and the language of programs.
@@ -26,7 +26,7 @@ pub(super) struct Briefing {
     /// Short forms of the toolkit and the manual, for prompts that show a program that runs.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
-    /// The limits of one program run that programs reach first.
+    /// The limits on one program run that programs are most likely to reach.
     pub(super) limits: String,
 }
 
@@ -64,8 +64,8 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// Returns a text with the limits that programs reach first; the manual of the language lists all
-/// limits.
+/// Returns a text with the limits that programs are most likely to reach; the manual of the
+/// language lists all limits.
 fn limits(listed: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(

@@ -31,12 +31,12 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
 pub(super) const SAMPLE: usize = 200;
 /// Maximum number of queries in one request that assigns queries to categories.
 pub(super) const BATCH: usize = 120;
-/// A category must have at least a share of `1 / MIN_SHARE` of all training queries.
+/// A category must have at least one in `MIN_SHARE` of all training queries.
 const MIN_SHARE: usize = 25;
-/// Minimum number of training queries of a category, for any number of training queries in all.
+/// Minimum number of training queries of a category, however few training queries there are.
 pub(super) const MIN_QUERIES: usize = 3;
-/// If more than a share of `1 / MAX_LEFT_SHARE` of the training queries is unassigned, the model is
-/// asked for further categories among them.
+/// If more than one in `MAX_LEFT_SHARE` of the training queries are unassigned, the model is asked
+/// for further categories among them.
 const MAX_LEFT_SHARE: usize = 10;
 /// Maximum length of a category's name in characters.
 const NAME_CHARS: usize = 80;
@@ -246,8 +246,8 @@ fn assignments(
     (0..n_queries).filter_map(|at| agreed(&votes[at]).map(|category| (at, category))).collect()
 }
 
-/// Groups the training and validation queries by category. `train` and `validation` have the index
-/// in `named` of each query's category. Queries without a category or in a small one join
+/// Groups the training and validation queries by category. `train` and `validation` have, for each
+/// query, the index of its category in `named`. Queries without a category or in a small one join
 /// [`OTHERS`], which comes last.
 fn grouped(
     named: Vec<(String, String)>,

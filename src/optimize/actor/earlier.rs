@@ -20,8 +20,8 @@ const REMEMBERED: usize = 8;
 const NOTE_CHARS: usize = 280;
 /// Maximum length in characters of the reason why an attempt gave no program.
 const WHY_CHARS: usize = 160;
-/// Maximum number of listed queries that a rejected program answers worse than the current one;
-/// also the maximum number of listed queries that it answers better than the current program.
+/// Maximum number of queries in each of two lists: those that a rejected program answers worse than
+/// the current program, and those that it answers better.
 const DIFFERENCES: usize = 3;
 /// Maximum length of a query's text in these lists, in characters.
 const QUERY_CHARS: usize = 200;
@@ -39,11 +39,12 @@ pub(super) struct PastAttempt {
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries on which the program was measured, as positions; and, in the same
-    /// order, its reciprocal ranks.
+    /// The training queries on which the program was measured, as positions; in the next field, in
+    /// the same order, its reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank on the same queries of the program that the category had at that time.
+    /// Mean reciprocal rank, on the same queries, of the program that the category had at that
+    /// time.
     pub(super) before: f64,
     /// Whether the measured program replaced the category's program.
     pub(super) kept: bool,

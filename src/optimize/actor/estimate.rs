@@ -32,12 +32,12 @@ pub type Range<T> = [T; 2];
 /// Minimum, typical value and maximum of an estimate.
 type Spread<T> = [T; 3];
 
-/// Bytes of text per token with which the minimum of sent tokens is estimated. The maximum counts
-/// tokens as the ledger does.
+/// Assumed bytes of text per token in the estimate of the minimum number of sent tokens. The
+/// maximum counts tokens as the ledger does.
 const MAX_BYTES_PER_TOKEN: u64 = 5;
 /// Number of tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
-/// Seconds that a reply takes.
+/// Seconds that a reply takes: minimum, typical value and maximum.
 const REPLY_SECONDS: Spread<f64> = [2.0, 20.0, 60.0];
 /// Maximum number of requests for one program: the first request and the repairs.
 const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
@@ -47,20 +47,20 @@ const PER_TOOL_REQUEST: u64 = 2;
 /// language, such as execution traces.
 const TRACE_TOKENS: u64 = 20_000;
 
-/// Bytes of text per token with which typical values are estimated.
+/// Assumed bytes of text per token in the estimate of typical values.
 const TYPICAL_BYTES_PER_TOKEN: u64 = 4;
 /// Number of categories that the model usually finds.
 const TYPICAL_CATEGORIES: u64 = 7;
-/// Typically, a share of `1 / TYPICAL_STEP_SHARE` of the model steps sends requests; in the other
-/// steps there is nothing left to gain.
+/// Typically, one in `TYPICAL_STEP_SHARE` model steps sends requests; in the other steps there is
+/// nothing left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
-/// Tokens that a request for questions about relations sends (typical and maximum): a fixed number
-/// and, below, a further number per relation.
+/// Number of tokens that a request for questions about relations sends, typical and maximum. The
+/// first constant is for the request as a whole, the second for each relation in it.
 const SENT_TO_WORD: Range<u64> = [500, 1_000];
 const SENT_PER_METAPATH: Range<u64> = [45, 200];
-/// Tokens that a request typically sends in addition to the texts about the base and of the
-/// queries. The four numbers are for requests that find categories, assign queries, write a first
-/// program, and revise or improve a program.
+/// Tokens that a request typically sends in addition to the texts about the base and the texts of
+/// the queries. The four constants are for requests that find categories, assign queries, write a
+/// first program, and revise or improve a program.
 const SENT_TO_FIND: u64 = 500;
 const SENT_TO_ASSIGN: u64 = 1_000;
 const SENT_TO_WRITE: u64 = 3_000;
@@ -69,7 +69,7 @@ const SENT_TO_IMPROVE: u64 = 4_000;
 const SENT_TO_COMPARE: u64 = 3_400;
 /// Typical number of tokens of the questions about one relation.
 const WORDED: u64 = 170;
-/// Number of tokens of a typical reply. The four numbers are for replies with categories,
+/// Number of tokens of a typical reply. The four constants are for replies with categories,
 /// assignments, a program, and advice.
 const FOUND: u64 = 1_000;
 const ASSIGNED: u64 = 300;
@@ -227,8 +227,8 @@ fn sent(text: &str, [typical, most]: Range<u64>) -> Spread<u64> {
     [bytes / MAX_BYTES_PER_TOKEN, bytes / TYPICAL_BYTES_PER_TOKEN + typical, tokens(text) + most]
 }
 
-/// Returns the number and size of the greeting and of the requests that find categories and assign
-/// queries.
+/// Returns the number and size of three kinds of requests: the greeting, requests that find
+/// categories, and requests that assign queries.
 fn category_requests(
     briefing: &Briefing,
     train: &[LabelledQuery],
@@ -240,7 +240,8 @@ fn category_requests(
     let batches = |n: usize| n.div_ceil(BATCH) as u64;
     let rest = train.len().saturating_sub(SAMPLE);
     let assigned = batches(rest) + batches(validation.len());
-    // The maximum: the sample is assigned as well; two passes, each request with a repair.
+    // At most, the queries of the sample are assigned too, in two passes, and each request needs a
+    // repair.
     let most_assigned = 4 * (batches(train.len()) + batches(validation.len()));
     let all = queries(train).len().max(queries(validation).len());
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));

@@ -85,8 +85,8 @@ fn questions(reply: &Value, n: usize) -> Vec<(usize, String)> {
 }
 
 impl Run<'_> {
-    /// Asks the model for questions about each metapath of one step, and returns them by metapath
-    /// as text. Metapaths of an unusable reply have no questions.
+    /// Asks the model for questions about each metapath of one step, and returns the questions by
+    /// the text of the metapath. If a reply is unusable, its metapaths have no questions.
     ///
     /// # Errors
     /// If the model cannot be asked, or the journal cannot be written.

@@ -16,8 +16,9 @@
 //! answers, and the texts of validation queries without answers. An unusable reply ends only its
 //! step, not the run.
 //!
-//! [`Ablation::Steps`] disables revisions and improvement steps; [`Ablation::Comparator`] disables
-//! the comparator's contrasts and advice; [`Ablation::Lexicon`] disables the lexicon.
+//! Parts can be disabled: [`Ablation::Steps`] stands for revisions and improvement steps,
+//! [`Ablation::Comparator`] for the comparator's contrasts and advice, [`Ablation::Lexicon`] for
+//! the lexicon.
 
 mod advice;
 mod author;
@@ -62,8 +63,7 @@ use agent_infer::bundle::LlmProvenance;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// Kind of attempts to write a first program, or a new program without the earlier attempts (a
-/// restart).
+/// Kind of an attempt to write a category's first program, or a new program after a restart.
 const INITIAL: &str = "initial";
 /// Value of `proposed_by` of programs by the llm actor.
 pub(super) const LLM: &str = "llm";
@@ -153,7 +153,7 @@ pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
-    /// Advice whose program was accepted, in order of acceptance.
+    /// Advice that led to an accepted program, in order of acceptance.
     accepted_advice: Vec<AcceptedAdvice>,
     /// Mined metapaths for prompts, once they are mined.
     mined: Option<Vec<MinedPattern>>,

@@ -13,11 +13,11 @@ use crate::journal::KEY_BYTES;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The directory for a new run holds a run already. Holds the directory.
+    /// The directory for a new run already contains a run. Holds the path of the directory.
     #[error("{} already holds a run: continue it with --resume, or name another --run DIR", .0.display())]
     Exists(PathBuf),
-    /// The directory for a new run holds other files. Holds the directory and the name of a file in
-    /// it.
+    /// The directory for a new run contains other files. Holds the path of the directory and the
+    /// name of a file in it.
     #[error("{path} is not empty (it contains {1:?}): name another --run DIR", path = .0.display())]
     NotEmpty(PathBuf, String),
     /// The directory has no run that could be resumed or read. Holds the directory, and the reason

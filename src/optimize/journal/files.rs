@@ -23,7 +23,7 @@ impl SharedFiles {
 /// The open files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
-    // The first field, so that it is closed before the lock is released.
+    // Declared first, so that the database is closed before the lock is released.
     pub(super) store: Store,
     /// The lock and the reserve of a writer; `None` if the run was opened for reading.
     pub(super) writer: Option<Writer>,

@@ -136,8 +136,8 @@ impl Store {
         if write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
         }
-        // SQLite would block forever on a pipe in place of its journal. For a link in place of its
-        // log, its error says only that it cannot open the database.
+        // These files are checked first: SQLite would block forever if its journal were a pipe. If
+        // its log were a link, its error would not say why it cannot open the database.
         for suffix in ["-journal", "-wal", "-shm"] {
             let beside = with_suffix(path, suffix);
             files::refuse_link(&beside).map_err(JournalError::io("open", &beside))?;
@@ -152,8 +152,8 @@ impl Store {
             return Err(damaged(path, "the file is empty"));
         }
         match Self::open_with(path, write, false) {
-            // Without permission to write the shared index, SQLite reads a database only as
-            // immutable. Without a log, the database is immutable.
+            // Without permission to write the shared index, SQLite opens a database only if it is
+            // declared immutable. This is allowed here, because there is no log.
             Err(JournalError::Storage { .. }) if !write && !has_log(path) => {
                 Self::open_with(path, write, true)
             }
@@ -434,7 +434,7 @@ impl Store {
         &self.path
     }
 
-    /// Sets whether closing the database leaves the write-ahead log as it is (`true`) or
+    /// Sets whether closing the database leaves the write-ahead log unchanged (`true`) or
     /// checkpoints it.
     pub(super) fn leave_log(&self, leave: bool) -> Result<()> {
         self.connection
@@ -619,8 +619,8 @@ fn digest(parts: &[&[u8]], texts: &[&str]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Converts an error of SQLite that occurred during `action`. Any error that is not a failed
-/// operation, such as a failed read, means a damaged database.
+/// Converts an error of SQLite that occurred during `action`. An error that does not come from a
+/// failed operation, such as a read, means that the database is damaged.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => return JournalError::Full(path.to_owned()),

@@ -3,8 +3,8 @@
 //!
 //! The times are in [`TIMES_FILE`] in the run's directory, because the journal stores no times. A
 //! resumed run adds to them. A phase's seconds are summed over all processes that wrote the run.
-//! For a step of a phase the maximum over processes counts, because a process that reads the step
-//! from the journal needs no time. A missing or damaged file counts as empty.
+//! The seconds of a step are the maximum over these processes, because a process that reads the
+//! step from the journal needs almost no time. A missing or damaged file counts as empty.
 
 use std::path::Path;
 
