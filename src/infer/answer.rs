@@ -87,8 +87,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (work(), start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Drops those relations that a word of the question excludes and that no path of the answer
-/// follows.
+/// Of the relations that a word of the question excludes, keeps only those that a path of the
+/// answer follows.
 fn keep_followed(answer: &mut Answer) {
     let hops = answer.paths.iter().flatten().flat_map(|path| &path.hops);
     let followed: BTreeSet<RelationId> = hops.map(|hop| hop.relation).collect();

@@ -363,8 +363,8 @@ impl QueryContext {
         Ok(Self { found, features, conditions, reading, asked })
     }
 
-    /// Removes the conditions unless the question is plain: a model that read the query states its
-    /// own.
+    /// Removes the conditions unless the question is plain, for a query that a model has read: the
+    /// model states conditions of its own.
     pub(super) fn without_conditions(mut self) -> Self {
         if self.reading.is_none() {
             self.conditions = self.conditions.cleared();

@@ -47,8 +47,8 @@ const MAX_CONDITIONS: usize = 6;
 const MAX_EXCLUDED: usize = 4;
 /// Maximum number of fields in the prompt.
 const MAX_FIELDS: usize = 40;
-/// Maximum number of relations that the prompt shows with their types, each pair of types counted;
-/// if there are more, it shows only names of relations.
+/// Maximum number of relations that the prompt shows with their types; a relation counts once for
+/// each pair of types. If there are more, the prompt shows only names of relations.
 const MAX_TUPLES: usize = 30;
 /// Maximum number of relations that the prompt shows by name.
 const MAX_SHOWN_RELATIONS: usize = 60;
@@ -72,8 +72,8 @@ const MAX_MIDDLES: usize = 500;
 const FOUND: usize = 200;
 /// Maximum number of nodes in the ranking of a reading.
 const RANKED: usize = 200;
-/// Score of a node that is linked to all entities of the reading. For comparison: 1 for the first
-/// known answer, 2 for a full match of the constraints.
+/// Score of a node that is linked to all entities of the reading. For comparison, the first known
+/// answer has the score 1, and a full match of the constraints 2.
 const LINKED: f32 = 2.0;
 /// Score of a node that is two steps from an entity over relations that the reading does not name.
 /// Nodes at one step, or over named relations, have the score 1.
@@ -265,7 +265,8 @@ impl ReadQuery {
         Self { answers: Vec::new(), ..self }
     }
 
-    /// Replaces the conditions `read` without the model by the conditions of the reading.
+    /// Returns the conditions of the reading, which replace `read`, the conditions that were read
+    /// without the model.
     pub(super) fn conditions(&self, base: &IndexedBase, read: Conditions) -> Conditions {
         read.replaced(base, &self.conditions, &self.excluded)
     }

@@ -49,7 +49,7 @@ const DOCUMENT_CHARS: usize = 1_200;
 const MAX_SENTENCES: usize = 10;
 /// Maximum number of nodes cited by one sentence.
 const MAX_CITES: usize = MAX_NODES;
-/// Names of the prompts that write and that check an answer.
+/// Name of the prompt that writes an answer; the next constant names the prompt that checks it.
 const WRITE: &str = "answer/write";
 const CHECK: &str = "answer/check";
 

@@ -2,7 +2,8 @@
 //!
 //! Source: ReAct (Yao et al. 2023), the baseline of AvaTaR (Wu et al. 2024). Differences:
 //!
-//! - The model may call the tools that programs may call; tools that ask a model only if allowed.
+//! - The model may call the tools that programs may call, but tools that ask a model only if the
+//!   caller allows them.
 //! - Later calls refer to results by call number, even in the same turn.
 //! - Sets and scores are shown by their best nodes; the shortlist shows relations with directions.
 //! - A turn only appends to the conversation, so that services can cache its prefix.
@@ -60,7 +61,7 @@ const SHOWN_ITEMS: usize = 20;
 const RESULT_CHARS: usize = 2_000;
 /// Name of the system.
 const NAME: &str = "react";
-/// Names of the prompts of the first turn and of later turns.
+/// Name of the prompt of the first turn; the next constant names the prompt of later turns.
 const PROMPT: &str = "react/step";
 const RESULTS_PROMPT: &str = "react/results";
 /// Group of the tools that ask a language model.
@@ -282,8 +283,8 @@ fn prompt_error(error: PromptError) -> RetrieveError {
     failed(&error.to_string())
 }
 
-/// Calls the tool named `name`; if several tools have that name, the first whose arguments accept
-/// the values.
+/// Calls the tool named `name`. If several tools have that name, calls the first whose arguments
+/// accept the values.
 fn call_tool(
     session: &mut Session,
     name: &str,

@@ -46,7 +46,8 @@ const SCORED: [usize; STAGES] = [10, 20, 50];
 const ENOUGH: [f32; STAGES - 1] = [0.9, 0.8];
 /// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
-/// Maximum number of requests for one batch of candidates: the first, its repair, and another.
+/// Maximum number of requests for one batch of candidates: the first request, its repair, and one
+/// more request.
 const MAX_TRIES: usize = 3;
 /// Request bounds for one shortlist: one batch for the first 10 candidates; at most five batches
 /// for 50, each with all tries.

@@ -25,7 +25,7 @@ const NAMED: usize = 8;
 pub(super) const RELATION_CHARS: usize = 800;
 /// Maximum total length, in characters, of the relations that are listed without their neighbours.
 const FURTHER_CHARS: usize = 400;
-/// Number of neighbours over one relation and direction from which a node counts as a hub. Links
+/// A node with at least this number of neighbours over one relation and direction is a hub. Links
 /// through hubs, such as a venue or a colour, are not informative.
 const HUB: usize = 300;
 /// Maximum number of neighbours that are read, per relation and direction.

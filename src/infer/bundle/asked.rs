@@ -4,9 +4,9 @@
 //! The search covers the last sentence that has a "which" or "what" or begins with a command: the
 //! words after this word, up to the next question word or punctuation mark. The type is named by
 //! the first word that is a synonym of a type or the head of its name ("function" of
-//! `molecular_function`). A later such word replaces it if both may belong to one compound ("gene
-//! expression process"): if no word from the first up to the later one is a plural or a verb, as in
-//! "drugs treat diseases" and "drug treats disease".
+//! `molecular_function`). A later such word replaces the first if both may belong to one compound
+//! ("gene expression process"). They may not if the first word, or a word between them, is a plural
+//! or a verb, as in "drugs treat diseases" and "drug treats disease".
 //!
 //! Nodes of these types come first in an answer. English only. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.

@@ -63,7 +63,7 @@ const MAX_NEGATED: usize = 6;
 const FEW: u32 = 4;
 /// Number of words after "which" or "what" that may name the requested type.
 const MAX_ASKED: usize = 3;
-/// Best score of the nodes that do not fulfil the conditions after [`Conditions::apply`], as a
+/// After [`Conditions::apply`]: best score of the nodes that do not fulfil the conditions, as a
 /// share of the lowest score of the nodes that do.
 const OUTSIDE_SHARE: f32 = 0.5;
 
@@ -218,8 +218,8 @@ impl Conditions {
         move |node| check(node) == Fulfilled::Yes
     }
 
-    /// Returns a function that determines whether a node fulfils the conditions or lacks values for
-    /// it.
+    /// Returns a function that determines whether a node fulfils all conditions, or only lacks
+    /// values that they compare.
     fn check<'a>(&'a self, base: &'a IndexedBase) -> impl Fn(NodeId) -> Fulfilled + use<'a> {
         let checks = self.all.iter().filter_map(|condition| Check::new(&base.kb, condition).ok());
         let checks: Vec<Check<'a>> = checks.collect();
@@ -264,10 +264,10 @@ impl Conditions {
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
-    /// Moves the nodes that fulfil all conditions to the front of a ranking. A node that lacks a
-    /// value that a condition compares joins them with half of its score, if one of them has the
-    /// same type: its price may merely be missing. The other nodes keep their order and get lower
-    /// scores.
+    /// Moves the nodes that fulfil all conditions to the front of a ranking. A node that only lacks
+    /// a value that a condition compares, such as a price, is moved there too, with half of its
+    /// score, if a node of its type fulfils all conditions. The other nodes keep their order and
+    /// get lower scores.
     pub fn apply(&self, base: &IndexedBase, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() && self.excluded.is_empty() {
             return ranking;

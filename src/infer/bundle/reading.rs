@@ -44,8 +44,8 @@ const MAX_WORDS: usize = 48;
 const MAX_STEPS: usize = 2;
 /// Maximum number of readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
-/// Maximum number of edges that a metapath follows; if a tried reading needs more, no reading
-/// answers the question by explaining every word.
+/// Maximum number of edges that a metapath follows. If a tried reading needs more, the search for a
+/// reading that explains every word ends without one.
 const MAX_EDGES: usize = 100_000;
 /// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
@@ -87,8 +87,8 @@ impl Metapath {
         self.steps.iter().zip(ends).map(step).collect()
     }
 
-    /// Whether a step follows a relation within one type in one direction. Such a direction must
-    /// come from training questions or the order of words.
+    /// Whether a step follows a relation within one type in one direction. Training questions or
+    /// the order of words must determine this direction.
     fn is_one_way_within_a_type(&self) -> bool {
         let ends = self.middle.into_iter().chain([self.target]);
         let begins = [self.start].into_iter().chain(self.middle);
@@ -144,9 +144,9 @@ pub struct Reading {
     /// is only a name. The quality of answers to training questions does not apply to such a
     /// reading.
     pub by_synonym: bool,
-    /// Nodes that other readings reach: the metapaths in the reverse direction, if only the order
-    /// of words determines the direction, or less likely metapaths of one step to the same type.
-    /// They rank after the answers. Ascending.
+    /// Nodes that other readings reach, ascending; they rank after the answers. If only the order
+    /// of words determines a direction, the other readings follow the metapaths in reverse.
+    /// Otherwise they are less likely metapaths of one step to the same type.
     alternatives: Vec<NodeId>,
     /// The answers by date, undated ones last, if the question asks for the newest or oldest nodes.
     by_date: Option<Vec<NodeId>>,

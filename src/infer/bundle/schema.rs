@@ -76,8 +76,8 @@ impl Schema {
     }
 
     /// Returns, for each relation, whether the question excludes it: some stem excludes the
-    /// relation, no stem is a word of its name, and no stem whose `asks` is false is a synonym of
-    /// the relation.
+    /// relation, and no stem refers to it. A stem refers to a relation if it is a word of the
+    /// relation's name, or a synonym whose `asks` is false.
     pub(super) fn excluded(&self, stems: &[String], asks: &[bool]) -> Vec<bool> {
         let topical = || stems.iter().zip(asks).filter(|(_, asks)| !**asks).map(|pair| pair.0);
         let of_type = |own: &String| self.types.iter().flatten().any(|other| other == own);
@@ -110,8 +110,9 @@ impl Schema {
     }
 }
 
-/// Whether two stems are forms of one word: equal, or the shorter, of at least [`MIN_BEGINNING`]
-/// bytes, is a prefix of the longer, of at most [`MAX_ENDING`] bytes more.
+/// Whether two stems are forms of one word. They are if they are equal, or if the shorter is a
+/// prefix of the longer, has at least [`MIN_BEGINNING`] bytes, and is at most [`MAX_ENDING`] bytes
+/// shorter.
 pub(super) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long

@@ -100,8 +100,8 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// Returns the point at which the nodes were lost from which the metapath of call `at` would
-    /// have reached a sought node.
+    /// Finds the nodes from which the metapath of call `at` would have reached a sought node, and
+    /// returns the point at which these nodes were lost.
     fn lost_before_metapath(
         &self,
         at: usize,
@@ -142,8 +142,8 @@ impl Search<'_> {
     }
 }
 
-/// Sort key of loss points; the smallest is reported: dropped entities before entities that no call
-/// found, then fewer sought nodes, then the earlier call.
+/// Sort key of loss points; the point with the smallest key is reported. Dropped entities come
+/// before entities that no call found; then fewer sought nodes come first, then the earlier call.
 fn preference(lost: &LossPoint) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }

@@ -1,5 +1,5 @@
-//! Signals of one run: the scores that its calls give the best correct answer and the wrong nodes
-//! above that answer, most decisive first; and the start nodes of metapaths.
+//! Collects the signals of one run: the scores that its calls give the best correct answer and the
+//! wrong nodes above that answer, most decisive first. Also collects the start nodes of metapaths.
 //!
 //! A signal is a call whose scores get into the ranking. Calls that only pass scores on (weights,
 //! sums, cuts, filters) are omitted, because the weights of the other calls include them.
@@ -102,8 +102,8 @@ pub struct Traversal {
 /// The signals of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signals {
-    /// The best correct answer, then the wrong nodes above it. If that answer is at rank 1 or not
-    /// ranked, the best wrong nodes. Best first.
+    /// The best correct answer, then the wrong nodes above it, best first. If the answer is at rank
+    /// 1 or not ranked, the best wrong nodes of the whole ranking follow it.
     pub shown: Vec<ShownNode>,
     /// Calls that score the shown nodes differently: first the summands of the ranking, largest
     /// spread first; then the other calls, latest first.

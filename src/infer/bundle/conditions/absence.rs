@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
         let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
         let mut end = mention.words.end;
-        // "not low, medium or high".
+        // One negation excludes a list of names, as in "not low, medium or high".
         let next_in_list = |end: usize| match self.is_any(end, &OR) || self.is(end, &["and"]) {
             true => self.mention_at(end + 1),
             false if self.before(end).is_some_and(|text| text.trim() == ",") => {

@@ -13,8 +13,8 @@ use agent_kb::{
     table::value::quantity,
 };
 
-/// Words by which questions refer to fields of numbers: for a word in the field's name, its
-/// synonyms.
+/// Words by which questions refer to fields of numbers: each entry holds a word in names of fields,
+/// and the synonyms of this word.
 const NUMBER_WORDS: [(&str, &[&str]); 2] = [
     ("price", &["cost", "costs", "costing", "cheaper", "dollars", "bucks", "euros"]),
     ("rating", &["rated", "stars"]),
@@ -91,7 +91,7 @@ impl Reader<'_> {
         }
         let written = self.text[word.range.start..].split_whitespace().next().unwrap_or_default();
         let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
-        // "1k" is more than one.
+        // The "k" of "1k" multiplies the number; such numbers are not read.
         if written.ends_with(char::is_alphabetic) {
             return None;
         }
@@ -100,8 +100,8 @@ impl Reader<'_> {
         Some((quantity(written)?.number, at + n))
     }
 
-    /// Returns the shortest name of a field of numbers of the wanted types that contains "price";
-    /// without such a field, "cost".
+    /// Returns the shortest name that contains "price", among the fields of numbers of the wanted
+    /// types. If no name contains "price", returns the shortest that contains "cost".
     fn price(&self) -> Option<String> {
         let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         let own = numbers.filter(|field| self.is_own(field));
@@ -113,8 +113,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the opposite of a comparison, such as "at most" for "more than", which "no more than"
-/// means.
+/// Returns the opposite of a comparison, such as "at most" for "more than": "no more than" means
+/// "at most".
 pub(super) fn reversed(operator: Operator) -> Operator {
     match operator {
         Operator::More => Operator::AtMost,

@@ -39,12 +39,13 @@ pub(super) const LIMITS: [(&[&str], Operator); 22] = [
     (&["beginning", "in"], Operator::AtLeast),
     (&["as", "of"], Operator::AtLeast),
 ];
-/// Phrases between a limit and a date that refer to the end or to the start of the date's span.
+/// Phrase between a limit and a date that refers to the end of the date's span. The phrases in the
+/// next constant refer to its start.
 pub(super) const THE_END_OF: [&str; 3] = ["the", "end", "of"];
 pub(super) const THE_START_OF: [&[&str]; 2] =
     [&["the", "start", "of"], &["the", "beginning", "of"]];
-/// Words between a negation and a comparison or limit that it reverses, as in "doesn't cost more
-/// than".
+/// Words between a negation and the comparison or limit that the negation reverses, as in "doesn't
+/// cost more than".
 pub(super) const BEFORE_LIMITS: [&str; 30] = [
     "cost",
     "costs",
@@ -99,7 +100,7 @@ pub(super) const AFTER_DATE: [(&[&str], Operator); 19] = [
     (&["or", "older"], Operator::AtMost),
     (&["and", "older"], Operator::AtMost),
 ];
-/// Phrases that ask for the newest nodes (true) or the oldest.
+/// Phrases that ask for the newest nodes (true) or the oldest (false).
 pub(super) const ORDERS: [(&[&str], bool); 9] = [
     (&["most", "recent"], true),
     (&["most", "recently"], true),
@@ -308,7 +309,8 @@ pub(super) const FILLERS: [&str; 59] = [
 /// Words in names of fields to which a date without a field refers, best first.
 pub(super) const GENERAL_DATES: [&str; 8] =
     ["date", "created", "published", "released", "issued", "opened", "time", "year"];
-/// Words by which questions refer to fields of dates: for a word in the field's name, its synonyms.
+/// Words by which questions refer to fields of dates: each entry holds a word in names of fields,
+/// and the synonyms of this word.
 pub(super) const DATE_WORDS: [(&str, &[&str]); 6] = [
     (
         "created",

@@ -1,10 +1,10 @@
 //! Determines the direction in which a question follows a relation within a type: "parts of NAME"
 //! asks for parts, "what is NAME a part of" for wholes.
 //!
-//! A relation is read as "source RELATION target". If its words precede the name, the name is the
-//! target. If its words follow the name, or the name is the subject of a verb before it ("which
-//! group is NAME in"), the name is the source. The word "by" next to the name reverses this, and so
-//! do words that state the relation from its other end ("contains" for `part_of`).
+//! A relation is read as "source RELATION target". If the words of the relation precede the name,
+//! the name is the target. If they follow the name, or the name is the subject of a verb before it
+//! ("which group is NAME in"), the name is the source. The word "by" next to the name reverses
+//! this, and so do words that state the relation from its other end ("contains" for `part_of`).
 
 use super::{Metapath, Question};
 use agent_kb::{Direction, RelationId};

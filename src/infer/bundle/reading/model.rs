@@ -38,7 +38,7 @@ const MIN_WORD_QUESTIONS: u32 = 2;
 /// Added to the log likelihood for each step after the first of a metapath without training
 /// questions.
 pub(super) const LONGER: f32 = -2.0;
-/// Log penalty of a step in both directions if the order of words determines one.
+/// Log penalty of a step in both directions if the order of words determines a single direction.
 const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
 const LATER_TARGET_PENALTY: f32 = -3.0;
