@@ -12,7 +12,7 @@ pub struct KnownService {
     pub base_url: &'static str,
     /// Environment variable that holds the key.
     pub key_env: &'static str,
-    /// How to request JSON; the form that most models of the provider support.
+    /// How to request JSON: in the form that most models of the provider support.
     pub json: JsonForm,
 }
 

@@ -90,7 +90,7 @@ pub struct Prompt {
     /// Name and JSON schema of the reply; `None` if the reply need not be JSON. The name has only
     /// letters, digits and underscores.
     pub schema: Option<(String, Value)>,
-    /// Truncations of the inputs to stay within the budget: one description each, in order; the
+    /// Descriptions of the truncations that keep the inputs within the budget, in order. The
     /// question lists them at its end.
     pub left_out: Vec<String>,
 }

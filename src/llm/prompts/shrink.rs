@@ -42,7 +42,8 @@ pub(super) fn render(
             let attempted = attempt(&shorter, &all)?;
             Ok::<_, PromptError>((shorter, all, attempted))
         };
-        // `fits` is within the budget, or keeps nothing; `over` exceeds the budget.
+        // The prompt with `fits` items or bytes is within the budget (or keeps none); the prompt with
+        // `over` exceeds the budget.
         let mut fits = (0, tried(0)?);
         let mut over = longest;
         while fits.1.2.2 <= budget && over - fits.0 > 1 {
