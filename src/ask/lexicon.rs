@@ -381,7 +381,8 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(_, own)| own.contains(&word)).map_or(&[], |(names, _)| names)
 }
 
-/// Whether a folded word is a synonym of a field that states a degree of it: `expensive`.
+/// Whether a folded word, such as `expensive`, refers to a field and states a degree of the field's
+/// value.
 pub(crate) fn is_degree(word: &str) -> bool {
     word == "expensive"
 }

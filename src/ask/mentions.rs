@@ -578,7 +578,8 @@ impl Reader<'_> {
                 .filter(|(_, field)| said.iter().all(|stem| field.says(stem)))
                 .map(|(id, field)| (id, share(field)))
                 .collect();
-            // An exact stem excludes other forms: `genes` is a gene, not `generif`.
+            // A name with exactly this stem excludes other forms: `genes` means the type `gene`,
+            // not the field `generif`.
             if said.len() == 1
                 && (self.schema.types.iter().any(is_exact) || fields.iter().any(is_exact_field))
             {
@@ -586,7 +587,8 @@ impl Reader<'_> {
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
-                // A type wins if the word is at least as large a share of its name.
+                // A type is preferred to fields if the word makes up at least as large a share of
+                // the type's name as of any field's name.
                 let part = |(field, _): &(FieldId, f32)| {
                     said.len() as f32 / self.schema.field(*field).words.len() as f32
                 };
@@ -610,7 +612,7 @@ impl Reader<'_> {
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
-        // `causes` is the relation of that name, not a form of `causal agent`.
+        // `causes` means the relation of that name and is not taken as a form of `causal agent`.
         let links = self.schema.relations.iter().any(is_exact);
         let of_type = of_type.filter(|(_, kind)| !links || is_exact(kind));
         let others: Vec<&str> = same_sort(&token.word).collect();

@@ -285,7 +285,7 @@ impl Reading<'_> {
     fn bind(&mut self) {
         let mut bound = BTreeMap::new();
         for (at, thing) in self.things() {
-            // `the brand is X`, `published in X`
+            // The description may be separated from the name: `the brand is X`, `published in X`.
             let before = self.beside_past(at, -1, |place| self.is_equal(place));
             for place in [before, self.beside(at, 1)].into_iter().flatten() {
                 let binds = match self.what(place) {
@@ -323,7 +323,7 @@ impl Reading<'_> {
             let counts = match self.what(at) {
                 // In `the most common X`, the nodes that have an X are counted.
                 Some(What::Cue(Cue::Most | Cue::Fewest)) => !is_frequency(&self.said_at(at)),
-                // `tend to have more X`
+                // `tend to have more X` counts X.
                 Some(What::Cue(Cue::Correlate)) => self.said_at(at).ends_with(" more"),
                 Some(What::Cue(cue)) => {
                     matches!(cue, Cue::NumberOf | Cue::More(_) | Cue::OrMore(_) | Cue::HowMany)
@@ -337,7 +337,7 @@ impl Reading<'_> {
             // `count by X` names no counted type.
             let is_next = |next: &usize| counts && !self.is_said_between(at, *next, &["by"]);
             let Some(mut next) = self.beside(at, 1).filter(is_next) else { continue };
-            // `how many X papers`, `how many X or Y papers`
+            // Skips names before the counted type: `how many X papers`, `how many X or Y papers`.
             while matches!(
                 self.what(next),
                 Some(What::Thing(_) | What::Field(_) | What::Cue(Cue::Versus))
@@ -349,7 +349,7 @@ impl Reading<'_> {
             }
             counted.extend(self.type_at(next).map(|kind| (next, kind)));
         }
-        // `author list`, `paper counts`
+        // In `author list` and `paper counts`, the type before the word is counted.
         let listed =
             (0..self.mentions.all.len()).filter(|at| COUNTS.contains(&self.word_after(*at)));
         counted.extend(listed.filter_map(|at| Some((at, self.type_at(at)?))));
@@ -426,7 +426,8 @@ impl Reading<'_> {
         let spec = match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, true) {
                 Some(field) => ColumnSpec::Field(field),
-                // `the number of reviews`, which are texts
+                // In `the number of reviews`, the field `reviews` may hold texts and another field
+                // their number.
                 None if self.is_count_of(at) => return Ok(self.number_called(at)),
                 None => return Ok(None),
             },
@@ -508,10 +509,11 @@ impl Reading<'_> {
         self.mentions.outside_names().map(|token| token.word.as_str()).collect()
     }
 
-    /// Returns the index of a column whose field name contains the unit `said` and all words of
-    /// this column's name, such as `price_gbp` instead of `price` for pounds; without such a field,
-    /// returns `column`. Refuses a column with another unit; if the column has no unit, notes the
-    /// assumption that it is `said`.
+    /// Returns the index of the column with the numbers of `column` in the unit `said`. If another
+    /// field's name contains the unit and all words of this column's name, returns that field's
+    /// column: `price_gbp` instead of `price` for pounds. Otherwise returns `column`. Refuses a
+    /// column with another unit. If the column has no unit, notes the assumption that its unit is
+    /// `said`.
     fn in_unit(&mut self, column: usize, said: &str) -> Result<usize, AskError> {
         let ColumnSpec::Field(field) = self.columns[column] else { return Ok(column) };
         let samples = self.schema.samples(self.rows);
@@ -596,7 +598,8 @@ impl Reading<'_> {
             others = distinct(self.counted.values().copied().collect());
             others.retain(|kind| *kind != chosen);
         }
-        // `which venue has the highest mean citations`: papers have the citations.
+        // In `which venue has the highest mean citations`, the numbers belong to papers, not to
+        // venues.
         others.extend(self.types_with_numbers());
         for kind in others {
             self.rows = kind;
@@ -608,8 +611,9 @@ impl Reading<'_> {
         Err(error)
     }
 
-    /// Refuses a plan that counts linked nodes but ignores the question's condition on them: all
-    /// papers of authors who have a paper at a venue. Returns other plans unchanged.
+    /// Refuses a plan that counts all linked nodes although the question sets a condition on them.
+    /// For the papers at a venue by each author, such a plan counts all papers of these authors.
+    /// Returns other plans unchanged.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
         let kb = self.kb;
         for condition in &plan.conditions {

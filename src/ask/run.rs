@@ -336,12 +336,12 @@ impl Run<'_> {
         let (after, told_after) = self.of_operation()?;
         if before.columns == self.result.columns {
             self.result.columns.insert(0, "case".to_owned());
-            for (rows, case) in [(&mut self.result, "supposed"), (&mut before, "as it is")] {
+            for (rows, case) in [(&mut self.result, "supposed"), (&mut before, "actual")] {
                 rows.rows.iter_mut().for_each(|row| row.insert(0, SqlValue::Text(case.to_owned())));
             }
             self.result.rows.append(&mut before.rows);
         }
-        Ok((after, format!("{told_after}; as it is: {told_before}")))
+        Ok((after, format!("{told_after}; without the assumption: {told_before}")))
     }
 
     fn of_operation(&mut self) -> Answer {

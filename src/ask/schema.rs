@@ -22,8 +22,8 @@ use agent_kb::{
 const MAX_STEPS: usize = 3;
 /// Maximum number of unfinished metapaths that are kept after each step of the search.
 const MAX_PATHS: usize = 200;
-/// Minimum length in bytes of a stem for a longer stem that begins with it to count as a form of
-/// the same word.
+/// Minimum length in bytes of the shorter of two stems, one of which begins with the other, for
+/// both to count as forms of one word.
 const MIN_BEGINNING: usize = 4;
 /// Maximum number of bytes by which one stem may be longer than another form of the same word.
 const MAX_ENDING: usize = 3;

@@ -90,7 +90,8 @@ impl<'a> Around<'a> {
                 let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
                 open.then_some(What::Cue(Cue::Not))
             }
-            // Counted: `the number of targets`, `a target`, `target counts`. Otherwise a link.
+            // In `the number of targets`, `a target` and `target counts`, the links are counted.
+            // Otherwise the word only refers to the relation.
             What::Links(_) => {
                 let article = start > 0 && ARTICLES.contains(&word(start - 1));
                 let listed = COUNTS.contains(&word(end))
@@ -102,8 +103,8 @@ impl<'a> Around<'a> {
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (!counted).then_some(What::Relation)
             }
-            // `used papers`, `this year`, `are significant`: conditions that the base cannot
-            // decide.
+            // `used papers`, `this year` and `are significant` state conditions that the base
+            // cannot decide.
             What::Filler
                 if said == "used" && matches!(next, Some(What::Type(_)))
                     || ["month", "year"].contains(&said)
@@ -121,7 +122,7 @@ impl<'a> Around<'a> {
             {
                 Some(What::Unknown(said.to_owned()))
             }
-            // `how many things`: nodes of the candidate type, if there is only one.
+            // In `how many things`, the word stands for the candidate type, if there is only one.
             What::Filler | What::Unknown(_) if is_anything(said) => {
                 let counted = matches!(
                     before,
@@ -132,7 +133,7 @@ impl<'a> Around<'a> {
                     _ => Some(What::Filler),
                 }
             }
-            // `author list`, `reference counts`
+            // In `author list` and `reference counts`, the second word has no meaning of its own.
             What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany)
                 if COUNTS.contains(&said)
                     && at > 0

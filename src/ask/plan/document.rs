@@ -67,8 +67,8 @@ impl Plan {
         })
     }
 
-    /// Checks the plan against a base. `texts` are the plan's text columns, whose kinds are known
-    /// once their cells have been read; empty before.
+    /// Checks the plan against a base. `texts` are the plan's text columns. Their kinds are known
+    /// only after their cells have been read; before that, `texts` is empty.
     ///
     /// # Errors
     /// A message if the base lacks something that the plan refers to, if the plan exceeds a limit,
@@ -237,7 +237,7 @@ impl Checked<'_> {
             _ if column.steps().is_empty() => Err("a column of links needs steps".to_owned()),
             ColumnSpec::FieldOf { field, .. } => self.field(end, *field),
             ColumnSpec::CountAmong { among, .. } => {
-                let why = || "a number among nodes needs a condition".to_owned();
+                let why = || "a count among nodes needs a condition".to_owned();
                 require(!among.is_empty(), why)?;
                 self.conditions(among, end)
             }

@@ -65,7 +65,7 @@ impl Reading<'_> {
             let is_near = |place: &usize| self.is_time(*place) && self.changed[*place] == changed;
             let field = (0..at).rev().find(is_near).or_else(|| next.filter(is_near));
             self.bounded.extend(field);
-            // A value is not in two months.
+            // One value cannot be in two months, so two spans of one field are refused.
             let is_span = |bounds: &[(Bound, String)]| {
                 matches!(bounds, [(Bound::Equal, _)] | [(Bound::AtLeast, _), (Bound::AtMost, _)])
             };
@@ -84,7 +84,7 @@ impl Reading<'_> {
     fn bound_before(&self, at: usize) -> Option<Bound> {
         match self.cue_beside(at, -1)? {
             Cue::Bound(bound, _) => Some(bound),
-            // `newer than` a date is above it.
+            // `newer than` a date means dates above it.
             Cue::Versus => match self.cue_two_before(at)? {
                 Cue::Comparative(true, _) => Some(Bound::Above),
                 Cue::Comparative(false, _) => Some(Bound::Below),

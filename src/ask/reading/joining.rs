@@ -58,7 +58,7 @@ impl Reading<'_> {
             match self.what(place)? {
                 What::Thing(_) => break,
                 What::Cue(Cue::Versus) if !or && self.is_or(place) => or = true,
-                // `A products and B products`
+                // In `A products and B products`, the repeated row type is skipped.
                 What::Type(kind) if *kind == self.rows => {}
                 _ if self.is_own(place) => {}
                 _ => return None,

@@ -137,7 +137,7 @@ impl Reading<'_> {
                 self.bounded.insert(place);
             }
             let mut bound = limit.bound.unwrap_or(Bound::Equal);
-            // `do not cost more than 50`
+            // In `do not cost more than 50`, the negation reverses the bound.
             if let Bounded::Mention(place) = what
                 && place < at
                 && self.denied.remove(&place)
@@ -177,7 +177,7 @@ impl Reading<'_> {
             end = second;
             unit = unit.or_else(|| other_unit.clone());
         }
-        // `two hundred`, `1 000`
+        // Two adjacent numbers may be one number, as in `two hundred` or `1 000`.
         if bound.is_none()
             && let Some(before) = before.filter(|before| self.is_number(*before))
             && !self.is_apart(before, at)
@@ -188,13 +188,13 @@ impl Reading<'_> {
                  without spaces"
             ));
         }
-        // `from 2010 on`
+        // `from 2010 on` is a lower bound.
         if before.is_some_and(|before| self.said_at(before) == "from")
             && self.word_after(at) == "on"
         {
             bound = Some(Bound::AtLeast);
         }
-        // `3 or more`, `from 2010 onwards`
+        // The words after a number may state its bound: `3 or more`, `from 2010 onwards`.
         let mut by_time =
             matches!(self.cue_beside(at, -1), Some(Cue::Bound(_, true))) || bound.is_none();
         if let Some(Cue::OrMore(more)) = self.cue_beside(at, 1)

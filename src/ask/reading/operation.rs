@@ -49,7 +49,7 @@ pub(super) struct Parts {
 }
 
 impl Reading<'_> {
-    /// Plans the question as a question of one kind.
+    /// Plans the question as a question of the given kind.
     pub(super) fn of_kind(&mut self, kind: Kind) -> Result<Plan, AskError> {
         let supposed = self.change()?;
         if supposed.is_some() != (kind == Kind::Hypothetical) {
@@ -116,7 +116,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Sorts the mentions outside of the assumption into the parts of a question of one kind.
+    /// Sorts the mentions outside of the assumption into the parts of a question of the given kind.
     pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let counts_rows = self.counted.values().any(|kind| *kind == self.rows)
             || self.occurs_in() == Some(self.rows)
@@ -318,7 +318,7 @@ impl Reading<'_> {
                 parts.subjects.push(Subject { name: format!("{}", number.number), test });
                 continue;
             }
-            // A value cannot equal two numbers, so either is meant.
+            // A value cannot equal two numbers, so rows with either number are meant.
             let again = |known: &NumberUse| {
                 known.at < number.at
                     && known.what == number.what
@@ -416,7 +416,7 @@ impl Reading<'_> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
             Cue::Comparative(high, names) => Some((at, high, names)),
-            // The bound of a number compares nothing else.
+            // Before a number, these phrases bound a value and do not compare rows.
             _ if matches!(self.what_beside(at, 1), Some(What::Number(..))) => None,
             Cue::Bound(Bound::Above, false) => Some((at, true, &[][..])),
             Cue::Bound(Bound::Below, false) => Some((at, false, &[][..])),

@@ -151,7 +151,8 @@ impl Reading<'_> {
         tests.extend(self.all_date_tests(true)?);
         tests.sort_by_key(|(at, _)| *at);
         for pair in tests.windows(2) {
-            // `without those below 20 and those above 50`, `without A and those of 2010`
+            // `and` between two tests states two assumptions: `without those below 20 and those
+            // above 50`, `without A and those of 2010`.
             if let [(one, first), (other, second)] = pair
                 && self.is_said_between(*one, *other, &["and"])
                 && !is_interval(first, second)

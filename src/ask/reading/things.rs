@@ -59,7 +59,7 @@ impl Reading<'_> {
             self.take_as_values(&mut things);
         }
         let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
-        // If all compared things may be rows, they are.
+        // If all compared things may be rows, they are taken as rows.
         let of_rows = compares
             && things.len() > 1
             && things.iter().all(|(at, one)| !is_bound(*at) && self.has_node_of(one, self.rows));
@@ -95,7 +95,8 @@ impl Reading<'_> {
             });
             let denied = self.denied.contains(&at);
             let last = alternatives.last().and_then(|(all, _)| all.last());
-            // A row has at most one such value, so either is meant.
+            // A row has at most one such value or link, so `A and B` means rows with either of
+            // them.
             let excludes = |(_, _, last): &Named| match (last, &role) {
                 (Role::Value(last), Role::Value(own)) => {
                     last.field == own.field && self.kind_of(own.field) == Some(ColumnKind::Category)
