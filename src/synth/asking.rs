@@ -1,19 +1,21 @@
 //! Makes questions with a language model, by the steps of the STaRK benchmark: the model takes
 //! properties from a gold answer's document and writes a question from the relations and the
 //! properties; then it rewords the question; then two filters decide which candidates are answers.
+//! A request covers up to 20 questions. For each question, the replies of the four steps contain:
 //!
 //! ```text
-//! write    properties and a question, or none       a request: up to 20 questions
+//! write    the properties and the question, or nothing if nobody would ask it
 //! rewrite  the question in other words
-//! judge    whether people ask so, and the candidates that fit the reworded question
-//! check    quotes of these candidates' documents, one for each property
+//! judge    whether people would ask it, and the candidates that fit the reworded question
+//! check    quotes from the documents of these candidates, one for each property
 //! ```
 //!
 //! Replies are not trusted: a candidate is an answer only if both filters name it, and if each
-//! quote of `check` is in its document. A question is dropped if its gold answer fails or if nobody
-//! would ask it. A template is no longer drawn once nobody would ask most of its questions. The
-//! number of requests per question is bounded. Replies are stored, so that no reply is paid for
-//! twice. The module does not depend on how models are reached or on the cost of replies.
+//! quote of `check` is in its document. A question is dropped if its gold answer fails, or if the
+//! model judges that nobody would ask it. A template is no longer drawn once most of its questions
+//! were judged so. The number of requests per question is bounded. Replies are stored, so that no
+//! reply is paid for twice. The module does not depend on how models are reached or on the cost of
+//! replies.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -70,11 +72,12 @@ const MAX_USED: usize = 2;
 const RELATIONAL: usize = 15;
 /// Maximum length of a question's text in characters.
 const MAX_QUESTION: usize = 600;
-/// A template may be rejected only after this number of its questions that nobody would ask.
+/// Minimum number of questions of a template that nobody would ask, for the template to be
+/// rejected.
 const MIN_UNASKED: usize = 4;
-/// The number of requested questions divided by this number is the maximum number of drafts with
-/// the same gold answer. Without a limit, nodes with very many links would be the answer to a tenth
-/// of the questions.
+/// Divisor for the maximum number of drafts with the same gold answer: the maximum is the number of
+/// requested questions divided by this number. Without a maximum, nodes with very many links would
+/// be the answer to a tenth of the questions.
 const SAME_GOLD: usize = 50;
 /// Lower bound of the maximum number of drafts with the same gold answer.
 const MIN_SAME_GOLD: usize = 3;
@@ -351,8 +354,8 @@ impl Tally {
         counts[usize::from(!is_asked)] += 1;
     }
 
-    /// Whether nobody would ask most of the template's questions, and at least `MIN_UNASKED` of
-    /// them.
+    /// Whether the template has at least `MIN_UNASKED` questions that nobody would ask, and fewer
+    /// that people would ask.
     fn is_unasked(&self, template: &str) -> bool {
         let [asked, unasked] = self.0.get(template).copied().unwrap_or_default();
         unasked >= MIN_UNASKED && unasked > asked
@@ -387,8 +390,9 @@ fn path(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> String {
     }
 }
 
-/// Whether the first of several steps of a branch leads to a single node with a name, as in "by the
-/// brand of X" where X has one brand. People would name the brand, and another template does so.
+/// Whether a branch has several steps, and the first step leads to a single node with a name. An
+/// example is "by the brand of X" if X has one brand. People would name the brand, and another
+/// template does so.
 fn is_roundabout(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> bool {
     let Some(&slot) = branch.slot.and_then(|slot| slots.get(slot)) else { return false };
     match &branch.steps[..] {
@@ -433,8 +437,8 @@ impl Requester {
         Requester { llm, prompts, manner: Vec::new() }
     }
 
-    /// Shows these questions by users of the base to the model, so that it writes similar
-    /// questions.
+    /// Sets questions that users of the base have asked. The model is shown them, so that it writes
+    /// similar questions.
     #[must_use]
     pub fn in_manner(self, manner: Vec<String>) -> Requester {
         Requester { manner, ..self }
@@ -581,9 +585,9 @@ pub(super) fn construct(
     Ok((questions, making.maker.dropped, None))
 }
 
-/// Draws a template, nodes for its slots and a gold answer. `None` if nobody would ask the
-/// template's questions, if there are no candidates or too many, if a branch is roundabout, or if
-/// too many drafts have this gold answer.
+/// Draws a template, nodes for its slots and a gold answer. `None` if the template is rejected
+/// because nobody would ask its questions, if there are no candidates or too many, if a branch is
+/// roundabout, or if too many drafts have this gold answer.
 fn draw(making: &mut Making<'_>, stream: &mut Stream) -> Option<Draft> {
     let Making { maker, tally, golds, most_of_one } = making;
     let (kind, most) = match stream.percent(RELATIONAL) {

@@ -28,8 +28,8 @@ use agent_kb::{
     schema::{self, Schema},
 };
 
-/// Limits of the minimum number of groundings with answers that a template needs. Between the
-/// limits, the minimum is a tenth of the number of nodes.
+/// Lower and upper bound of the minimum number of groundings with answers that a template needs.
+/// Between these bounds, the minimum is a tenth of the number of nodes.
 const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
 /// Maximum number of answers of a template's median grounding.
 pub(super) const MAX_MEDIAN: usize = 20;
@@ -129,8 +129,9 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
     found
 }
 
-/// Returns the step itself, or a step in each direction for a relation within a type that has a
-/// direction: people ask which papers cite a paper, or which papers it cites, not for both at once.
+/// Returns the step itself or, for a directed relation within a type, one step in each direction.
+/// For example, people ask which papers cite a paper or which papers it cites, but not both at
+/// once.
 fn directed(kb: &Kb, step: Step) -> Vec<Step> {
     let is_mutual = |word: &String| MUTUAL_WORDS.contains(&word.as_str());
     if step.direction != Direction::Any

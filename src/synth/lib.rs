@@ -19,7 +19,8 @@
 //! | questions | 1 to 10,000 |
 //! | answers to a question | 1 to 20 |
 //! | groundings tried | 60 per question |
-//! | templates | one per 10 questions, 8 to 64, from the schema; 1,000 from a file |
+//! | templates from the schema | one per 10 questions, at least 8 and at most 64 |
+//! | templates from a file | 1,000 |
 //!
 //! The same base, options and stored replies of a model give the same bytes. The crate does not
 //! depend on programs or on how questions are answered.
@@ -111,8 +112,8 @@ pub struct Synthesis {
     pub n_templates: usize,
     /// Statistics of the questions and of the rejected draws.
     pub quality: Quality,
-    /// Error that ended the requests to the model before all questions were made; `None` if no
-    /// error did.
+    /// Error that ended the requests to the model before all questions were made; `None` if there
+    /// was no such error.
     pub interruption: Option<Interruption>,
     seed: u64,
 }

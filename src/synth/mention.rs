@@ -103,8 +103,8 @@ fn identifies(base: &IndexedBase, index: &NameIndex, words: &[String], node: Nod
     first.iter().filter(in_all).eq([&node])
 }
 
-/// Returns the first 4 to 6 words of a name, but not all of them: as written, in lower case or in
-/// quotes. `None` if these words do not identify the node.
+/// Returns the first 4 to 6 words of a name, or fewer so that at least one word is left out: as
+/// written, in lower case or in quotes. `None` if these words do not identify the node.
 fn name_prefix(
     base: &IndexedBase,
     index: &NameIndex,

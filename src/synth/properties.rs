@@ -52,8 +52,8 @@ struct Word {
     position: usize,
 }
 
-/// Draws properties; keeps, for each type, the nodes whose documents have each stem, read on
-/// demand.
+/// Draws properties. Holds, for each type and stem, the nodes whose documents have the stem; these
+/// lists are read on demand.
 pub(super) struct Properties<'a> {
     base: &'a IndexedBase,
     holders: HashMap<TypeId, HashMap<u32, Vec<NodeId>>>,

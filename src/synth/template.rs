@@ -163,7 +163,8 @@ struct BranchEntry {
     quantifier: Option<String>,
 }
 
-/// Templates of one entry, or the type or relation that the base lacks for them.
+/// Result of reading an entry: its templates or, if the base lacks a type or relation that they
+/// need, the missing type or relation.
 enum EntryTemplates {
     Templates(Vec<Template>),
     /// The base lacks this type or relation.
