@@ -38,8 +38,8 @@ const ID_BUFFERS: usize = 2;
 /// Number of buffers of a column of type `utf8`: validity, offsets and data.
 const STRING_BUFFERS: usize = 3;
 
-/// A file that is being written, with the number and digest of the bytes so far. The digest is
-/// computed behind the buffer, so small writes are cheap.
+/// A file that is being written, with the number and digest of the bytes so far. Bytes are buffered
+/// before they are hashed, so small writes are cheap.
 pub(super) struct HashingFile {
     pub(super) path: PathBuf,
     file: BufWriter<HashingWriter>,
@@ -54,7 +54,8 @@ struct HashingWriter {
 
 impl Write for HashingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // So few bytes stay in the processor's cache until they are hashed.
+        // At most `WRITE_BUFFER` bytes at a time, so that they are still in the processor's cache
+        // when they are hashed.
         let bytes = bytes.get(..WRITE_BUFFER).unwrap_or(bytes);
         let n = self.file.write(bytes)?;
         self.hasher.update(bytes.get(..n).unwrap_or(bytes));

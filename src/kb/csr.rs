@@ -9,8 +9,8 @@ use crate::{NodeId, set::union};
 
 /// The neighbors of one node: ids, ascending, each once.
 ///
-/// For one direction this is a slice of the mapped file. For both directions the two slices are
-/// merged into owned memory, but only if the node has different edges both ways.
+/// For one direction this is a slice of the mapped file. For both directions, the two slices are
+/// merged into owned memory only if neither is empty and they are not the same slice.
 pub type Neighbors<'a> = Cow<'a, [NodeId]>;
 
 /// Merges two lists of ids, each ascending and distinct. Linear in their lengths; takes no time if

@@ -45,7 +45,7 @@ pub enum KbError {
     /// The base exceeds a limit of the format.
     #[error("more than {limit} {what}; split the base or merge rare {what}")]
     TooMany {
-        /// What there is too much of, a noun in the plural.
+        /// What exceeds the limit, as a plural noun such as "nodes".
         what: &'static str,
         /// Maximum number of these things.
         limit: u64,

@@ -106,11 +106,11 @@ pub enum Operator {
     IsNot,
     /// `<`: a value of the node is smaller or earlier.
     Less,
-    /// `<=`: a value of the node is not larger or later.
+    /// `<=`: a value of the node is neither larger nor later.
     AtMost,
     /// `>`: a value of the node is larger or later.
     More,
-    /// `>=`: a value of the node is not smaller or earlier.
+    /// `>=`: a value of the node is neither smaller nor earlier.
     AtLeast,
 }
 
@@ -314,8 +314,9 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether the condition compares numbers and `node` has no value to compare. A missing date
-    /// says something, such as that a ticket is open.
+    /// Whether the condition orders numbers (`<`, `<=`, `>` or `>=`) and `node` has no value to
+    /// compare. Conditions on dates are excluded, because a missing date has a meaning, such as
+    /// that a ticket is still open.
     pub fn is_unknown(&self, node: NodeId) -> bool {
         let is_comparison = !matches!(self.operator, Operator::Is | Operator::IsNot)
             && self.operands.iter().all(|operand| operand.date.is_none());

@@ -153,9 +153,9 @@ fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
     nodes.try_fold(max_edges, |left, &node| left.checked_sub(all_edges(kb, node))).is_some()
 }
 
-/// Finds the last edges from the ascending frontier of a search to the nodes `wanted`: for each of
-/// these the first such edge in search order, by the position of its start in the frontier. O(edges
-/// of the wanted nodes).
+/// Finds, for each of the nodes `wanted`, the first edge in search order that leads to it from the
+/// ascending frontier of a search. Returns these edges by the position of their start in the
+/// frontier. O(edges of the wanted nodes).
 fn last_edges(
     kb: &Kb,
     frontier: &[NodeId],

@@ -1,9 +1,9 @@
 //! Opens SQLite databases, and counts the heap that SQLite uses on each thread.
 //!
-//! SQLite itself counts its heap for the whole process, so that one large statement would stop all
-//! others. A statement runs on one thread. SQLite's allocator is therefore wrapped with one that
-//! counts for each thread. That must happen before SQLite starts, so all databases must be opened
-//! by [`connect`] or [`in_memory`].
+//! SQLite itself counts its heap only for the whole process, so that one large statement would stop
+//! all others. But each statement runs on one thread. SQLite's allocator is therefore wrapped with
+//! one that counts the heap of each thread. That must happen before SQLite starts, so all databases
+//! must be opened by [`connect`] or [`in_memory`].
 
 use std::{
     cell::Cell,

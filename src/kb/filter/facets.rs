@@ -106,7 +106,8 @@ fn proposed(kb: &Kb, nodes: &NodeSet) -> BTreeSet<String> {
         }
     }
     for (end, relations) in to {
-        // Several relations to one type say different things about it.
+        // If several relations lead to one type, each is a facet, because they have different
+        // meanings.
         if relations.len() == 1 {
             names.insert(folded(kb.type_name(end)));
         } else {
@@ -139,7 +140,7 @@ fn fields(kb: &Kb, nodes: &NodeSet) -> Vec<FieldId> {
     seen.into_iter().filter_map(repeats).collect()
 }
 
-/// Which texts an attribute has, and on which nodes.
+/// The texts of one attribute, and the nodes that have each text.
 #[derive(Default)]
 struct Counts {
     texts: Vec<String>,
@@ -179,8 +180,8 @@ impl Counts {
         Ok(Some(counts))
     }
 
-    /// Adds the texts that the attribute `own` has on `end`, which is `node` or a neighbour, to
-    /// `node`; returns the number of new values.
+    /// Adds texts to `node`: those of the attribute `own` of the node `end`, which is `node` itself
+    /// or a neighbour. Returns the number of new values.
     fn add(&mut self, kb: &Kb, node: NodeId, (own, end): (Own, NodeId), is_value: bool) -> usize {
         let mut n_new = 0;
         own.any(kb, end, |text| {
@@ -199,7 +200,7 @@ impl Counts {
         n_new
     }
 
-    /// Returns the position of a text in `texts`, where a new one is put last.
+    /// Returns the position of a text in `texts`; appends the text if it is new.
     fn index_of(&mut self, text: &str) -> usize {
         if let Some(&at) = self.by_text.get(text) {
             return at;
@@ -233,7 +234,8 @@ impl Counts {
                 *n += 1;
             }
         }
-        // For each value: number of nodes of all spellings and of the commonest, and the latter.
+        // For each value: the number of nodes over all spellings, the number of nodes with the
+        // commonest spelling, and this spelling.
         let mut spellings: BTreeMap<&str, (usize, usize, &str)> = BTreeMap::new();
         let texts = self.texts.iter().zip(&self.folded).zip(&n_of_text).zip(&self.is_value);
         for (((text, folded), &n), _) in texts.filter(|(_, is_value)| **is_value) {

@@ -43,8 +43,9 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
     Ok(())
 }
 
-/// Whether the argument at `index`, from 0, stands for the current time; the first missing argument
-/// does. Without its format, `strftime` returns null.
+/// Whether the time argument, whose position is `index` (from 0), stands for the current time. It
+/// also does if it is the first missing argument. If the format of `strftime` is missing too, the
+/// time is not read, and the result is null.
 fn is_now(context: &Context<'_>, index: usize) -> bool {
     if index >= context.len() {
         return index == context.len();

@@ -24,7 +24,7 @@ const SAMPLED: usize = 1_000;
 const FITS: f64 = 0.95;
 /// Maximum number of distinct values of a category, as a share of the number of sampled values.
 const MAX_DISTINCT: f64 = 0.4;
-/// Number of distinct values that a category may have however few values are sampled.
+/// Number of distinct values that a category may have in any case, even if few values are sampled.
 const FEW_DISTINCT: usize = 12;
 /// Maximum mean length of the values of a category, in bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
@@ -33,8 +33,8 @@ const SEPARATOR: &str = "; ";
 /// Share of values with several items above which a field holds lists.
 const LISTS: f64 = 0.05;
 
-/// Why a column cannot be read. Each holds the source of the column in words, or the name of a
-/// condition.
+/// Why a column cannot be read. Each variant holds the source of the column in words, or the name
+/// of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
     /// The columns of the table are too large together.
@@ -49,7 +49,7 @@ pub enum ColumnError {
     /// A metapath leads from one node to too many names for a cell.
     #[error("{0} gives more than {MAX_VALUES} names for one row; ask how many there are")]
     Cell(String),
-    /// Several values in a cell, although the values are not categories and so cannot be joined.
+    /// A cell would hold several values that cannot be joined, because they are not categories.
     #[error(
         "{0} has several values per row and cannot be a column; ask about the type that has the field itself"
     )]
@@ -183,7 +183,7 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
 }
 
 /// Returns the nodes at the ends of a metapath from the node `from`, ascending, each once. Without
-/// steps, returns `from`; a metapath of several steps that leads back to `from` is left out.
+/// steps, returns `from`. If the metapath has several steps, `from` itself is left out.
 pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
@@ -352,7 +352,8 @@ fn column(name: &str, kind: ColumnKind, source: String, cells: Vec<Cell>) -> Col
 }
 
 /// Whether all edges of a step from nodes of the type `from` end at the type of the step, and this
-/// is not `from`. The number of a node's edges is then the number of nodes that the step reaches.
+/// type is not `from`. The number of a node's edges is then the number of nodes that the step
+/// reaches.
 fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
     use crate::Direction;
     let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);

@@ -40,8 +40,8 @@ use crate::{
 /// Number of instructions of SQLite's virtual machine between two checks of the deadline and the
 /// heap.
 const STEPS_AT_ONCE: i32 = 1_000;
-/// Interval between interrupts after the deadline. They are repeated because SQLite ignores an
-/// interrupt that comes before the first instruction.
+/// Interval between interrupts after the deadline. Interrupts are repeated, because SQLite ignores
+/// an interrupt that comes before the first instruction.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Maximum size of a text or row while a statement runs, in bytes.
 pub(super) const MAX_TEXT: i32 = 64 << 10;

@@ -23,8 +23,9 @@ pub const MONTHS: [&str; 12] = [
 /// Numbers of four digits that are read as years.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
 
-/// A single date, or the span between two dates. Each is a year, month or day: `2025`, `2025-03` or
-/// `2025-03-31`. A date is before the span if, cut to the length of `from`, it is less than `from`.
+/// A single date, or the span between two dates. Both ends are years, months or days: `2025`,
+/// `2025-03` or `2025-03-31`. Before a longer date is compared with an end of the span, it is cut
+/// to the length of that end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DateSpan {
     /// The first date of the span.

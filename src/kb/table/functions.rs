@@ -175,7 +175,7 @@ impl Aggregate<Numbers<2>, Option<f64>> for Correlation {
 }
 
 /// The aggregate functions for quantiles, which interpolate between the two nearest numbers.
-/// Without a second argument the share is one half, the median.
+/// Without a second argument, the share is one half, which gives the median.
 struct Quantile {
     name: &'static str,
     /// Scale of the second argument: 1 for shares in `0..=1`, 100 for percent.

@@ -73,7 +73,8 @@ pub enum ColumnSpec {
         /// Sets of nodes; only nodes that are in all of these sets are counted.
         among: Vec<Reachable>,
     },
-    /// A field of the nodes at the ends of a metapath; of several such nodes, all their categories.
+    /// A field of the nodes at the ends of a metapath. If there are several such nodes, the cell
+    /// holds the categories of all of them.
     FieldOf {
         /// The metapath; not empty.
         steps: Vec<MetapathStep>,
@@ -82,8 +83,8 @@ pub enum ColumnSpec {
     },
 }
 
-/// A set of nodes: those at the ends of a metapath from any of some start nodes; without steps, the
-/// start nodes themselves.
+/// A set of nodes: those that a metapath reaches from at least one of the start nodes; without
+/// steps, the start nodes themselves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reachable {

@@ -1,9 +1,9 @@
 //! Statistics and statistical tests of columns.
 //!
-//! Definitions are those of SciPy, with whose results the unit tests compare: `shapiro` (Royston
-//! 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`, `levene` with `center="median"`
-//! (Brown and Forsythe 1974), `chi2_contingency` without correction, `kruskal` (with correction for
-//! ties), and the two-sided F test of two variances.
+//! The definitions are those of SciPy; the unit tests compare the results with those of SciPy. The
+//! tests are `shapiro` (Royston 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`,
+//! `levene` with `center="median"` (Brown and Forsythe 1974), `chi2_contingency` without
+//! correction, `kruskal` (with correction for ties), and the two-sided F test of two variances.
 
 use statrs::function::{
     beta::checked_beta_reg,
@@ -209,9 +209,9 @@ pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p })
 }
 
-/// Returns the weights of the larger half of `n` numbers, that of the largest number first. The
-/// smaller half has the same weights with opposite sign, that of the smallest number first. For odd
-/// `n` the middle number has weight zero.
+/// Returns the weights of the larger half of `n` numbers, from the largest number to the middle.
+/// The weights of the smaller half, from the smallest number to the middle, are the same with
+/// opposite sign. For odd `n`, the middle number has weight zero.
 fn royston_weights(n: usize) -> Vec<f64> {
     let half = n / 2;
     if n == 3 {
@@ -317,7 +317,7 @@ fn correlation(test: Test, xs: &[f64], ys: &[f64]) -> Result<TestResult, Statist
     at_least(test, 3, n)?;
     let r = pearson_r(xs, ys).ok_or(StatisticsError::Constant(test.name()))?;
     let free = (n - 2) as f64;
-    // P(|T| > t) = I_{free / (free + t^2)}(free / 2, 1 / 2), where that share is 1 - r^2.
+    // P(|T| > t) = I_x(free / 2, 1 / 2) with x = free / (free + t^2), which equals 1 - r^2.
     let p = regularised_beta(free / 2.0, 0.5, (1.0 - r) * (1.0 + r));
     Ok(TestResult { test, n, statistic: r, p })
 }
@@ -388,7 +388,8 @@ pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsErro
 }
 
 /// Tests whether two categories are independent. `counts` has a row for each value of the first
-/// category and a column for each value of the second: the number of cases with both values.
+/// category and a column for each value of the second. Each entry is the number of cases with both
+/// values.
 ///
 /// # Errors
 /// [`StatisticsError`] for fewer than two rows or columns with a non-zero count.

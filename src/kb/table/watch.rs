@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Allows all further statements only to read `tables`, besides calling harmless functions.
+    /// Restricts all further statements: they may only read `tables` and call harmless functions.
     pub(super) fn restrict_to(&self, tables: Vec<String>) {
         *lock(&self.tables) = Some(tables);
     }
