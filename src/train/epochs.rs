@@ -172,8 +172,8 @@ pub(super) trait Trainer {
     fn keep(&self, weights: &mut Self::Weights);
 }
 
-/// Trains until all epochs are finished or validation stops improving, from the first batch or
-/// (`resume`) from the checkpoint. Returns the weights and the validation results.
+/// Trains until all epochs are finished or validation stops improving, from the first batch or, if
+/// `resume` is set, from the checkpoint. Returns the weights and the validation results.
 ///
 /// # Errors
 /// [`TrainError::Stopped`], once the checkpoint is written; errors of the trainer.

@@ -56,7 +56,7 @@ pub enum TrainError {
     /// Holds the directory of the model.
     #[error(
         "the model in {0} was trained with a different embedder than the index; index the dataset with \
-         it, or train again"
+         the model's embedder, or train again"
     )]
     OtherEmbedder(String),
     /// The model belongs to another retrieval system than the system that was to use it.

@@ -35,7 +35,8 @@ pub struct ValidationPoint {
     pub mrr: f64,
 }
 
-/// Returns the point of the curve with the highest mean reciprocal rank; among several, the first.
+/// Returns the point of the curve with the highest mean reciprocal rank; of several such points,
+/// the first.
 pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
     curve.iter().reduce(|best, point| if point.mrr > best.mrr { point } else { best })
 }
@@ -82,7 +83,7 @@ pub struct Record<M> {
     /// Settings and size of the model.
     pub model: M,
     /// Validation results during training. The model has the weights of the point with the highest
-    /// mean reciprocal rank, the first one among several.
+    /// mean reciprocal rank; of several such points, the first.
     pub curve: Vec<ValidationPoint>,
     /// BLAKE3 digest of each of the model's files, in hexadecimal digits, by file name.
     files: BTreeMap<String, String>,
@@ -109,15 +110,15 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         }
     }
 
-    /// Returns the point of the validation curve with the highest mean reciprocal rank; among
-    /// several, the first. `None` if the curve is empty.
+    /// Returns the point of the validation curve with the highest mean reciprocal rank; of several
+    /// such points, the first. `None` if the curve is empty.
     pub fn best(&self) -> Option<&ValidationPoint> {
         best_of(&self.curve)
     }
 
-    /// Writes a model into the directory `dir`: `write` creates the files in a temporary directory
-    /// and returns their names, then this record is added, with digests of these files. Replaces an
-    /// existing `dir` atomically.
+    /// Writes a model into the directory `dir`. First, `write` creates the files in a temporary
+    /// directory and returns their names. Then this record, with the digests of these files, is
+    /// added. Replaces an existing `dir` atomically.
     ///
     /// # Errors
     /// Errors of `write`; [`TrainError::Io`] with the path; [`TrainError::Publish`]. `dir` is then

@@ -37,7 +37,7 @@ use agent_kb::{NodeId, Scores, best};
 const HARD: usize = 200;
 /// Norm of the random initial vector of a stem that the built-in embedder does not know.
 const UNKNOWN: f32 = 0.1;
-/// Number of nodes of each ranking in a fusion.
+/// Number of best nodes that each ranking contributes to a fusion.
 const FUSED: usize = 1_000;
 /// Weights of the encoder that are tried in a fusion with `bm25+names`: 0 to 0.75, in units of
 /// [`WEIGHT_STEP`].
@@ -155,8 +155,8 @@ impl<'a> Run<'a> {
     }
 
     /// Chooses the weight of the encoder in a fusion with `bm25+names` that gives the highest mean
-    /// reciprocal rank on validation queries; among several, the smallest. Returns the weight, and
-    /// the mean reciprocal ranks with this weight and with weight 0.
+    /// reciprocal rank on validation queries; of several such weights, the smallest. Returns the
+    /// weight, and the mean reciprocal ranks with this weight and with weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2])> {
         let base = self.task.base;
         let kb = &base.kb;

@@ -56,8 +56,8 @@ pub enum EncoderKind {
 pub enum Negatives {
     /// The non-answers that `bm25+names` ranks highest (DPR).
     Bm25,
-    /// The non-answers that `bm25+names` ranks highest, later those that the encoder itself ranks
-    /// highest (ANCE).
+    /// At first the non-answers that `bm25+names` ranks highest, later the non-answers that the
+    /// encoder itself ranks highest (ANCE).
     #[serde(rename = "self")]
     Own,
 }
@@ -74,10 +74,11 @@ pub struct Settings {
     pub refresh: usize,
     /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
-    /// Number of dimensions of a vector; reduced to that of the built-in embedder's vectors if that
-    /// is smaller.
+    /// Number of dimensions of a vector; reduced if the vectors of the built-in embedder have fewer
+    /// dimensions.
     pub dim: usize,
-    /// Number of synthetic queries to make; fewer result if some are empty.
+    /// Number of synthetic queries to make; empty ones are dropped, so the actual number may be
+    /// lower.
     pub made: usize,
     /// Maximum number of epochs.
     pub epochs: usize,

@@ -125,10 +125,11 @@ impl<Q: Send> Pairs<Q> {
         Self { queries, n_labelled, all }
     }
 
-    /// Returns a batch of an epoch: at most `size` pairs, in an order drawn anew for each epoch.
-    /// Returns the indexes of the batch's queries, and a list of nodes: the answer to each query,
-    /// in the order of the queries, then one random negative of each query that has negatives.
-    /// `negatives` holds the negatives of each labelled query. O(pairs).
+    /// Returns a batch of an epoch: at most `size` pairs, in an order that is drawn anew for each
+    /// epoch. The first part of the result holds the indexes of the queries. The second part holds
+    /// nodes: the answer to each query, in the order of the queries, then one random negative of
+    /// each query that has negatives. `negatives` holds the negatives of each labelled query.
+    /// O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -188,9 +189,9 @@ pub(super) fn validation_queries<'a, S>(task: &Task<'a, S>) -> Result<Vec<&'a La
     Ok(found)
 }
 
-/// Returns the nodes to rank for `queries`: all candidates, or `max_nodes` of them if there are
-/// more; in ascending order. The `max_nodes` are filled first with answers, then with the best
-/// non-answers of `bm25+names` for each query in turn, then with random candidates.
+/// Returns the nodes to rank for `queries`: at most `max_nodes` candidates, in ascending order. If
+/// there are more candidates, answers are chosen first, then the best non-answers of `bm25+names`
+/// for each query in turn, then random candidates.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],

@@ -1,7 +1,7 @@
-//! The forward pass of a BERT encoder with trainable weights, on the CPU, and its gradients. They
-//! come from the automatic differentiation of the crate `candle_core`; of the module `dense`, only
-//! this file uses that crate. [`agent_embed::bert`] computes the same vectors faster, but without
-//! gradients.
+//! The forward pass of a BERT encoder with trainable weights, on the CPU, and its gradients. The
+//! gradients come from the automatic differentiation of the crate `candle_core`. Within the module
+//! `dense`, only this file uses that crate. [`agent_embed::bert`] computes the same vectors faster,
+//! but without gradients.
 //!
 //! All texts of a call are padded to the longest one; padding is masked out of attention and
 //! pooling.

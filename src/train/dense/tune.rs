@@ -66,7 +66,8 @@ pub struct Settings {
     pub refresh: usize,
     /// Seed of synthetic queries, batches, negatives and the pool of nodes to rank.
     pub seed: u64,
-    /// Number of synthetic queries to make; fewer result if some are empty.
+    /// Number of synthetic queries to make; empty ones are dropped, so the actual number may be
+    /// lower.
     pub made: usize,
     /// Maximum number of nodes that the encoder ranks for each query, in validation and when its
     /// own negatives are computed.

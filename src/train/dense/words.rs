@@ -7,7 +7,7 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 
 /// Maximum number of stems with a row in the table, besides the stems of training queries; if there
-/// are more, the stems of the most candidates are kept.
+/// are more, the stems that occur in the most candidates are kept.
 const MAX_STEMS: usize = 1 << 16;
 /// Minimum number of candidates with a stem, in the document or neighbours' names, for the stem to
 /// get a row.

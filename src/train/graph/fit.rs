@@ -59,9 +59,10 @@ struct Run<'a> {
 /// all queries, at most about 80 KB each.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`] if no training query has an answer in its working graph, or no
-/// validation query has one among the candidates; [`TrainError::Stopped`] soon after `stop` is set,
-/// once the checkpoint is written; [`TrainError::NoCheckpoint`] if training cannot resume.
+/// [`TrainError::NoQueries`] if no training query has an answer in its working graph, or if no
+/// validation query has an answer among the candidates of the knowledge base;
+/// [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
+/// [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),

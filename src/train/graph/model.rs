@@ -70,7 +70,7 @@ pub struct GraphNetwork {
 /// Ranking of nodes for a query by a graph network.
 pub struct GraphRanking {
     /// Nodes with their scores, best first: the candidates of the working graph, then, with lower
-    /// scores, further nodes that `bm25+names` finds (embeddings for [`Variant::Qagnn`]).
+    /// scores, further nodes that `bm25+names` or, for [`Variant::Qagnn`], embeddings find.
     pub ranking: Vec<(NodeId, f32)>,
     /// Features of each candidate, named by [`GraphNetwork::FEATURES`] or, for
     /// [`Variant::Qagnn`], [`GraphNetwork::NAME_FEATURES`].

@@ -1,6 +1,6 @@
-//! The network: computes the scores of the candidates of a working graph, and gradients. They come
-//! from the automatic differentiation of the crate `candle_core`; of the module `graph`, only this
-//! file uses that crate.
+//! The network: computes the scores of the candidates of a working graph, and gradients. The
+//! gradients come from the automatic differentiation of the crate `candle_core`. Within the module
+//! `graph`, only this file uses that crate.
 
 use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
@@ -202,7 +202,7 @@ fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result
     input.matmul(weight)?.broadcast_add(bias)
 }
 
-/// Returns one row for each node: its features, then zeros for the context node, `[n + 1,
+/// Returns the features of each node as one row, then a row of zeros for the context node: `[n + 1,
 /// FEATURES]`. An ablation may set features to 0.
 fn feature_rows(graph: &WorkingGraph, ablation: Option<Ablation>) -> candle_core::Result<Tensor> {
     let rows = graph.features.iter().chain([&[0.0; FEATURES]]);

@@ -58,7 +58,8 @@ pub(super) struct WorkingGraph {
     /// cosine is that of the name, and all features except the cosine and the two flags are 0.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
-    /// Vector of the query, of [`phi_dim`] numbers: its hashed stems, norm 1, or its embedding.
+    /// Vector of the query, of [`phi_dim`] numbers: its hashed stems, scaled to norm 1, or its
+    /// embedding.
     pub(super) phi: Vec<f32>,
 }
 
@@ -220,8 +221,8 @@ fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     found
 }
 
-/// Returns the edges between `nodes`, each in both directions, and the edges between the context
-/// node and candidates and entities; sorted.
+/// Returns, sorted, the edges between `nodes` and the edges that connect the context node with the
+/// candidates and entities. Each edge occurs in both directions.
 fn edges(
     base: &IndexedBase,
     nodes: &[NodeId],

@@ -23,8 +23,8 @@ const PER_DOCUMENT: usize = 300;
 /// document is not counted. The paper takes 100 candidates per scorer in search; in training, it
 /// takes one negative per query and the negatives of the other queries.
 const MAX_CANDIDATES: usize = 1_200;
-/// Norm to which a query vector is scaled when weights depend on it; about the norm of `phi` for a
-/// query of 10 stems.
+/// Norm to which a query vector is scaled when weights depend on the vector. The vector `phi` of a
+/// query of 10 stems has about this norm.
 const VECTOR_LENGTH: f32 = 3.0;
 /// Minimum number of training queries with a stem for weights to depend on the stem.
 const MIN_QUERIES: usize = 4;

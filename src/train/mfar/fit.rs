@@ -42,8 +42,8 @@ const FOLDS: usize = 4;
 /// Settings of training an mFAR model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Features of a query that weights depend on; `None`: chosen by cross-validation over training
-    /// queries.
+    /// Features of a query that weights depend on; if `None`, they are chosen by cross-validation
+    /// over training queries.
     pub conditioning: Option<Conditioning>,
     /// Seed for dividing training queries into the folds of cross-validation.
     pub seed: u64,
@@ -105,7 +105,7 @@ pub struct TrainedModel {
     /// conditioning.
     pub cross_validation: Vec<CrossValidation>,
     /// Validation results during training. The model has the weights of the point with the highest
-    /// mean reciprocal rank, the first one among several.
+    /// mean reciprocal rank; of several such points, the first.
     pub curve: Vec<ValidationPoint>,
 }
 
@@ -267,8 +267,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Trains from initial weights. Calls `validate` every [`VALIDATION_INTERVAL`] steps and after
-    /// the last step, with the current weights and a point: the mean loss on training queries, and
-    /// as `mrr` the sum (not the mean) of the reciprocal ranks of validation queries.
+    /// the last step, with the current weights and a validation point. The `mrr` of this point is
+    /// the sum, not the mean, of the reciprocal ranks of validation queries.
     fn ascend(
         &self,
         mut weights: Weights,

@@ -42,7 +42,7 @@ pub struct Mfar {
     /// `gamma` of each scorer, a factor of the scorer's weight.
     gammas: Vec<f32>,
     /// For each feature of `phi`, a weight for each scorer: `[features, scorers]`, row-major. The
-    /// first row is `b`, the others are `a`.
+    /// first row holds the `b_j`, the other rows hold the `a_j`.
     weights: Vec<f32>,
 }
 
