@@ -2,9 +2,9 @@
 //!
 //! A byte order mark decides. Without a mark, a file is UTF-16 if more than half of the first bytes
 //! at even positions, or more than half of the first bytes at odd positions, are zero. Otherwise
-//! the lines outside ASCII decide. The file is UTF-8 unless most of these lines are invalid UTF-8.
-//! If most are invalid, the file is Latin-1 if an invalid line has a byte that cp1252 leaves
-//! undefined, else cp1252. Memory use is limited to one buffer.
+//! the lines with bytes outside ASCII decide. The file is UTF-8 unless most of these lines are
+//! invalid UTF-8. If most are invalid, the file is Latin-1 if an invalid line has a byte that
+//! cp1252 leaves undefined, else cp1252. Memory use is limited to one buffer.
 
 use std::{
     fmt,
@@ -83,8 +83,8 @@ impl Encoding {
         let mut line = Vec::new();
         while {
             line.clear();
-            // A longer line counts as several lines. A character that is cut between two pieces
-            // makes the second piece invalid.
+            // A line of more than `MAX_PIECE_BYTES` counts as several lines. If a character is cut
+            // between two pieces, the second piece is invalid.
             (&mut *text).take(MAX_PIECE_BYTES).read_until(b'\n', &mut line)? > 0
         } {
             if line.is_ascii() {

@@ -58,8 +58,8 @@ pub enum DatasetError {
     /// The labelled questions cannot be replaced by synthetic questions, because the base has the
     /// user's own labels.
     #[error(
-        "\"{name}\" has {n} labelled questions, which are never replaced; write the new ones \
-         elsewhere with --to DIR"
+        "\"{name}\" has {n} labelled questions, which are never replaced; write the \
+         synthetic questions elsewhere with --to DIR"
     )]
     HasOwnLabels {
         /// Name of the base.
@@ -261,12 +261,12 @@ pub enum ProblemKind {
     /// Node ids are numbers, and at least one number is skipped between the previous node and this
     /// node.
     MissingId,
-    /// A type, relation or field name that is empty or too long, or a type or relation name with
-    /// control characters.
+    /// The name of a type, relation or field is empty or too long, or the name of a type or
+    /// relation has control characters.
     BadLabel,
     /// The first line is not the expected header.
     WrongHeader,
-    /// A row whose number of columns differs from the header's.
+    /// The number of columns of a row differs from that of the header.
     RaggedRow,
     /// An id is missing or malformed.
     BadId,
@@ -390,14 +390,14 @@ impl fmt::Display for ProblemReport {
     }
 }
 
-/// A problem without file and line, which the caller adds.
+/// A problem whose file and line are not yet known; the caller adds them.
 pub(super) struct Fault {
     pub(super) kind: ProblemKind,
     pub(super) message: String,
     excerpt: String,
     pub(super) hint: String,
-    /// Whether another problem probably caused this one, as for an edge to a node whose line is
-    /// invalid.
+    /// Whether another problem probably caused this one. An example is an edge to a node whose own
+    /// line is invalid.
     is_consequence: bool,
 }
 

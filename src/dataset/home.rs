@@ -10,8 +10,8 @@
 //! An import replaces a base. On request, and if the installed base has an index, the import
 //! instead adds the next version of the base. That version becomes current once it has an index, by
 //! an atomic rename of the file `current`. Readers keep the version that they opened: a [`Base`]
-//! holds a shared lock on its `kb/`. Versions before the previous one are removed when the current
-//! version changes, or at a later change if a reader still holds them.
+//! holds a shared lock on its `kb/`. When the current version changes, all versions before the
+//! previous one are removed. A version that a reader still holds is removed at a later change.
 
 use std::{
     collections::BTreeMap,
@@ -184,8 +184,8 @@ pub(super) struct VersionLock {
 
 impl VersionLock {
     /// Locks the version in the directory `version`; `None` if the version is being removed or was
-    /// removed. If the operating system cannot lock directories, an empty lock is returned; the
-    /// files then stay until the version after the next becomes current.
+    /// removed. If the operating system cannot lock directories, an empty lock is returned. The
+    /// version is then protected only while it is the current or the previous version.
     fn acquire(version: &Path) -> Option<VersionLock> {
         let dir = version.join(KB_DIR);
         let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
@@ -388,8 +388,8 @@ impl Home {
         self.get(name)
     }
 
-    /// Whether an opened base is still the current version and has the same record. The caller must
-    /// hold the lock of the home.
+    /// Whether an opened base is still the current version and its `base.json` is unchanged. The
+    /// caller must hold the lock of the home.
     pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
         let path = self.path_of(&base.name)?;
         if !path.is_dir() || current(&path)? != base.version {
@@ -590,8 +590,8 @@ pub(super) struct Staging {
     pub(super) home: Home,
     pub(super) name: String,
     target: PathBuf,
-    /// If a base of that name is installed and has an index: whether to publish its next version
-    /// instead of replacing the base.
+    /// Whether to publish the next version of an installed base with that name instead of replacing
+    /// the base. Ignored if the installed base has no index.
     as_next_version: bool,
     dir: TempDir,
     /// Lock file, locked while this process lives. A staging directory whose file is not locked was

@@ -36,8 +36,8 @@ const MAX_LIST_BYTES: usize = 8 << 20;
 const MAX_REDIRECTS: usize = 5;
 /// Maximum number of consecutive attempts in which a download gains no bytes.
 const MAX_ATTEMPTS: u32 = 5;
-/// Upper limit of the random delay between two attempts, and of the delay that the hub may request
-/// in addition. If the hub requests a longer delay, the download fails.
+/// Upper limit of the random delay between two attempts. The hub may request a further delay, to
+/// which the same limit applies; if the requested delay is longer, the download fails.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// Upper limit of the random delay before the second attempt; the limit doubles with each further
 /// attempt.

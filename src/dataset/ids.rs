@@ -84,7 +84,7 @@ pub(super) fn digest(space: &str, key: &str) -> [u8; 16] {
 /// How the answer lists of a query file identify nodes.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerIds<'a> {
-    /// By node number below this number of nodes.
+    /// By node number; the value is the number of nodes, and valid node numbers are below it.
     Numbers(u32),
     /// By node key in this base.
     Keys(&'a Kb),
@@ -222,7 +222,7 @@ pub enum IdError {
         /// What ids of the base look like, such as `ids are 0 to 99`.
         like: String,
     },
-    /// Several nodes have the id, and not exactly one of them is a candidate.
+    /// Several nodes have the id, and either none or more than one of them is a candidate.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
         /// The id, shortened for display.
@@ -287,7 +287,7 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
 /// The error of [`node_of_id`] for the first invalid id.
 pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
     let list = format!("[{ids}]");
-    // In square brackets, only an empty list is invalid.
+    // A list in square brackets is invalid only if it is empty; it then counts as one empty id.
     let items = items(&list).unwrap_or_else(|_| vec![""]);
     items.into_iter().map(|item| node_of_id(kb, item)).collect()
 }

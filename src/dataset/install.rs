@@ -193,7 +193,7 @@ pub(super) struct Install {
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
     pub(super) repairs: Vec<Repair>,
-    /// Whether invalid lines yielded no node. An unknown id may then refer to such a line.
+    /// Whether some invalid lines yielded no node. An unknown id may then be the id of such a line.
     pub(super) lost_nodes: bool,
     /// Whether the templates come from the previous version. Such templates are not checked again,
     /// and stay even if the last node of their type is deleted.

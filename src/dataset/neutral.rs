@@ -169,7 +169,7 @@ fn read_nodes(
             error.map(|fault| {
                 install.lost_nodes |= match fault.kind {
                     ProblemKind::BadJson => true,
-                    // The node exists.
+                    // An earlier line has already defined the node.
                     ProblemKind::DuplicateId => false,
                     // A filler node takes the number of an invalid node.
                     _ => matches!(naming, Some(Naming::Keys(_))),

@@ -460,8 +460,8 @@ pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// Whether the split `test-0.1` was derived: without a file of its own, it is the first tenth
-    /// of the test split.
+    /// Whether the split `test-0.1` is the first tenth of the test split, because it has no file of
+    /// its own.
     pub(super) derived_tenth: bool,
     /// The queries of all query files.
     pub(super) labelled: Vec<LabelledQuery>,

@@ -12,7 +12,8 @@ const EXAMPLES: usize = 10;
 /// Maximum number of edge kinds (relation and types of both ends) for which the edges per node are
 /// counted; counting one kind visits all nodes of a type.
 const MAX_COUNTED: usize = 500;
-/// A label is also rare if it has at most this share of the uses of a similar label.
+/// A label with more than `RARE` uses is also rare if it has at most this share of the uses of a
+/// similar label.
 const RARE_SHARE: f64 = 0.01;
 /// Maximum number of uses of a rare label; a similar label must have at least twice as many uses.
 const RARE: u64 = 3;

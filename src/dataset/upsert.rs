@@ -348,8 +348,8 @@ impl<'a> Written<'a> {
         self.moved.get(node as usize).copied().flatten()
     }
 
-    /// Finds the node to which an edge leads. Of several nodes with the id, returns the node whose
-    /// type the relation already leads to from nodes of the type `from`.
+    /// Finds the node to which an edge leads. If several nodes have the id, returns the node of the
+    /// type to which edges of the relation already lead from nodes of the type `from`.
     fn target(&self, from: &str, relation: &str, id: &str) -> Result<NodeId, Fault> {
         let kb = self.kb;
         let mut found = self.nodes_of(id);
@@ -399,7 +399,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Writes a node of the previous version as it is.
+/// Writes a node of the previous version without changes.
 fn copy(
     kb: &Kb,
     node: NodeId,

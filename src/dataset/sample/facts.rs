@@ -54,8 +54,8 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns a sentence that states the value or, in `twice` per cent of the calls, two
-    /// sentences, unless they are equal.
+    /// Returns a sentence that states the value. In `twice` per cent of the calls, a second
+    /// sentence is drawn, and also returned if it differs from the first.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
         let mut sentences = vec![self.say(&self.sentences, value, stream)];
         if stream.percent(twice) {

@@ -16,7 +16,8 @@ use crate::sample::random::{Spread, Stream};
 use crate::sample::schema::{self, Degree, EdgePlan};
 use agent_kb::metapath::Links;
 
-/// Share of the edges, in per cent, whose drawn end is chosen within the theme of the drawing node.
+/// Share of the draws, in per cent, that choose a node within the theme of the node that draws the
+/// edge.
 const INSIDE_THEME: usize = 75;
 /// Maximum mean degree, as a share of the nodes that can be drawn, so that small bases stay sparse.
 const DENSITY_LIMIT: f64 = 0.025;

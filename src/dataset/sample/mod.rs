@@ -10,8 +10,8 @@
 //! have certain facts. Neither part suffices alone: many nodes share the facts, and no document
 //! names the relation.
 //!
-//! Of other modules, it uses only [`agent_kb::metapath`], to follow metapaths, and the names of the
-//! benchmark's bases. The rest of this crate uses only [`generate`].
+//! The generator uses two parts of other modules: [`agent_kb::metapath`], to follow metapaths, and
+//! the names of the benchmark's bases. The rest of this crate uses only [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |

@@ -143,7 +143,7 @@ fn product(facts: &[u8], stream: &mut Stream) -> Name {
     Name { name: format!("{core}, {variant}"), short, ..Name::default() }
 }
 
-/// Brands below this index may consist of two common words; there are 1,536 such pairs.
+/// Every fifth brand below this index has a name of two common words; there are 1,536 such names.
 const COMMON_WORD_BRANDS: u32 = 7_680;
 
 fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {

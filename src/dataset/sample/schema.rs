@@ -18,9 +18,10 @@ pub(super) struct EdgePlan {
     pub(super) target: &'static str,
     /// Number of stored edges at scale 1.
     pub(super) full: u32,
-    /// Share, in per cent, of the nodes of the drawing end that draw edges of this tuple.
+    /// Of the nodes at the end that draws the edges, the share, in per cent, that have edges of
+    /// this tuple.
     pub(super) share: usize,
-    /// Which end draws the edges, and the distribution of its number of edges.
+    /// Which end draws the edges, and the distribution of the number of edges per node of this end.
     pub(super) degree: Degree,
 }
 
@@ -39,9 +40,9 @@ pub(super) enum Degree {
     Symmetric,
 }
 
-/// Returns the number of nodes of each type at scale 1, and the minimum number at any scale, so
-/// that a small base still has colours, fields of study and institutions. The ids of each type are
-/// consecutive, in the order of [`SampleKind::types`].
+/// Returns, for each type, the number of nodes at scale 1 and the minimum number at any scale.
+/// Because of the minimum, a small base still has colours, fields of study and institutions. The
+/// ids of each type are consecutive, in the order of [`SampleKind::types`].
 pub(super) fn sizes(kind: SampleKind) -> &'static [(u32, u32)] {
     match kind {
         SampleKind::Amazon => &[(957_192, 400), (75_250, 40), (1_400, 60), (1_700, 40)],

@@ -7,7 +7,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::sample::{SampleKind, facts::Aspect};
 
-/// Lists of words, such as colours, and kinds of properties of the nodes of a type, by name.
+/// Content of a data file, by name: a list of words, such as colours, or the aspects of a node
+/// type.
 #[derive(Deserialize)]
 pub(super) struct Wording(BTreeMap<String, Entry>);
 
@@ -40,7 +41,8 @@ impl Index<&str> for Wording {
     }
 }
 
-/// A metapath from a slot to the type of the answers or, if negated, from that type.
+/// A metapath that starts at a slot and ends at the type of the answers. A negated metapath starts
+/// at that type instead.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Branch {

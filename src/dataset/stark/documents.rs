@@ -115,7 +115,8 @@ impl<'a> Documents<'a> {
                 let name = self.kb.name(other);
                 match self.type_name(other) {
                     "paper" => Some(format!("\"{name}\"")),
-                    // A nameless node is omitted, an author together with the institutions.
+                    // A nameless node is omitted; with a nameless author, the author's institutions
+                    // are omitted too.
                     _ if self.is_nameless(other) => None,
                     "author" => Some(self.affiliated(other, name)),
                     _ => Some(name.to_string()),

@@ -56,8 +56,8 @@ pub struct Origin {
     pub kind: Kind,
     /// Source of the relations of the edges.
     pub mode: Mode,
-    /// Whether the split `test-0.1` was derived: without a file of its own, it is the first tenth
-    /// of the test split.
+    /// Whether the split `test-0.1` is the first tenth of the test split, because it has no file of
+    /// its own.
     pub derived_tenth: bool,
     /// Whether the reference follows edges in their stored direction only. This is the case in mode
     /// [`Mode::Faithful`] if every pair of nodes is stored equally often in both directions: the
@@ -248,7 +248,7 @@ fn read_nodes(
 ) -> Result<u64, DatasetError> {
     let to_type = ("type", |number| u16::try_from(number).ok());
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
-    // At most MAX_NODES.
+    // Fits u32: there are at most `MAX_NODES` nodes.
     let n_nodes = type_of.len() as u32;
     let mut nodes = OrderedNodeWriter {
         files,
@@ -343,10 +343,10 @@ fn read_edges(
 /// `None` if the reference leaves the graph unchanged.
 ///
 /// The reference leaves the graph unchanged if every pair of nodes is stored equally often in both
-/// directions, with any types; it then follows edges in their stored direction only. Otherwise it
-/// adds a twin in the other direction to each edge. All edges between two nodes, in either
-/// direction, then get the mean of their type numbers, rounded down (`to_undirected(reduce="mean")`
-/// of PyG, as called by `stark_qa`).
+/// directions, whatever the types of the edges. It then follows edges in their stored direction
+/// only. Otherwise it adds a twin in the other direction to each edge. All edges between two nodes,
+/// in either direction, then get the mean of their type numbers, rounded down
+/// (`to_undirected(reduce="mean")` of PyG, as called by `stark_qa`).
 ///
 /// The three slices must have equal length. Time: O(e log e) for e edges; memory: 16 bytes per
 /// edge.

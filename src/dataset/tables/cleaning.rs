@@ -115,8 +115,8 @@ struct Look {
     points: u64,
     dates: u64,
     slashes: u64,
-    /// Number of dates with slashes whose first number is above 12; `month_first` counts dates with
-    /// slashes whose second number is above 12.
+    /// Number of dates with slashes whose first number is above 12, so that the day comes first.
+    /// `month_first` counts those whose second number is above 12.
     day_first: u64,
     month_first: u64,
 }

@@ -6,7 +6,7 @@
 //! | id | the declared key; else a column that is unique, except for a few invalid rows, and has an id-like name or is the first column |
 //! | link | a declared foreign key; else a column named after a type (`brand_id`), or whose texts are ids of a type |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
-//! | name | a column `name`, `title` or `label`, or whose name ends with one of these |
+//! | name | a column whose name is `name`, `title`, `label` or a similar word, or ends with such a word |
 //! | edges | a table with two links, without ids of its own and without texts |
 
 mod values;
@@ -154,7 +154,8 @@ struct TableFacts {
     key: Vec<String>,
     declared: Vec<Reference>,
     hint: Option<TableHint>,
-    /// Whether the table's ids are a subset of another table's, so that no column links to it.
+    /// Whether the table's ids are a subset of another table's ids; no column is then linked to
+    /// this table.
     borrows: bool,
 }
 
@@ -355,8 +356,9 @@ impl Column {
         lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
     }
 
-    /// Returns the separator, if cells are lists, and the digests of the values; `None` if a column
-    /// of `rows` rows has too many distinct values, or values other than short texts.
+    /// Returns the separator (`None` if the cells are not lists) and the digests of the values.
+    /// Returns `None` if the column, of `rows` rows, has too many distinct values or values other
+    /// than short texts.
     fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
         let is_few = |values: &HashSet<u64>| {
             (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
@@ -695,11 +697,12 @@ fn likelihood(
         let known = values.iter().filter(|value| ids.contains(value)).count();
         known as f64 / values.len().max(1) as f64
     };
-    // An id column is not split.
+    // The cells of an id column are never split.
     let id_readings = column.id_readings().into_iter().take(if is_id { 1 } else { usize::MAX });
     let id_readings =
         id_readings.map(|(separator, values)| (share(values), separator, values.len()));
-    // The first wins ties, so that cells are split only if this finds more ids.
+    // Of equally good readings, the first wins, so that cells are split only if this finds more
+    // ids.
     let (share, separator, n_values) =
         id_readings.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     let stem = without_id(name).unwrap_or_else(|| snake(name));
@@ -716,7 +719,8 @@ fn likelihood(
     let bonus = match () {
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
-        // Any number may be an id by chance, so numbers link only if the name suggests it.
+        // Any number may be an id by chance, so a column of numbers links only if its name suggests
+        // ids.
         () if is_id && (name_suggests_ids(name) || !is_lesser) => return None,
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,

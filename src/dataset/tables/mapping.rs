@@ -60,8 +60,8 @@ pub struct NodesTable {
     /// Columns that hold ids of other nodes.
     #[serde(default)]
     pub relations: Vec<Link>,
-    /// Node type by column, for columns whose values become nodes; several columns may have the
-    /// same type.
+    /// Columns whose values become nodes, each with the type of these nodes; several columns may
+    /// have the same type.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
     /// Number of the line in the mapping file at which the table begins (from 1); 0 without a

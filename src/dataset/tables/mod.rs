@@ -6,15 +6,15 @@
 //! database. It always has this form:
 //!
 //! ```toml
-//! encoding = "cp1252"          # missing: detected
-//! missing = ["NULL", "n/a"]    # markers of missing values; missing: common markers
+//! encoding = "cp1252"          # default: detected
+//! missing = ["NULL", "n/a"]    # markers of missing values; default: common markers
 //!
 //! [[nodes]]
 //! file = "products.csv"        # in a database, also: table = "products"
 //! type = "product"
-//! id = "sku"                   # missing: rows are numbered
-//! name = "title"               # missing: the id
-//! fields = ["description"]     # missing: all columns without another role
+//! id = "sku"                   # default: rows are numbered
+//! name = "title"               # default: the id
+//! fields = ["description"]     # default: all columns without another role
 //! lists = { tags = ";" }       # columns with lists, with the separator; "json": a JSON list
 //! relations = [
 //!   { column = "brand_id", relation = "has_brand", to = "brand" },

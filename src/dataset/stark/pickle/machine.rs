@@ -391,7 +391,7 @@ impl<'a> Machine<'a> {
             Item::OpenContainer(open) => {
                 *content = SlotContent::OpenContainer;
                 open.slots.push(slot);
-                // The list of slots belongs to the container.
+                // The container also holds the number of the slot.
                 open.weight = open.weight.saturating_add(PUT_BYTES);
                 PUT_BYTES
             }
