@@ -33,7 +33,7 @@ const EXPANSION_SEARCH: usize = 256;
 const ENTRY_POINTS: usize = 64;
 /// Maximum number of nodes on which recall is measured; they are evenly spaced.
 const SAMPLED: usize = 100;
-/// Number of nearest neighbours that are compared for each of these nodes.
+/// Number of nearest neighbours that are compared for each node on which recall is measured.
 const RECALL_AT: usize = 100;
 /// Number of nodes inserted between two reports of progress.
 const REPORT_EVERY: usize = 1_024;
@@ -98,8 +98,8 @@ pub(super) fn build(
     write(recall)
 }
 
-/// Builds the graph of one shard, a range of places; returns the links of each of its places, as
-/// places among all nodes.
+/// Builds the graph of one shard, which is a range of places. Returns the links of each place of
+/// the shard; a link is a place among the places of all shards.
 fn link(
     nodes: &[NodeId],
     shard: Range<usize>,

@@ -61,8 +61,8 @@ impl<T: Number> Array<T> {
         bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
     }
 
-    /// The numbers of part `index`, from 0; empty if there is no such part. `bounds` holds a zero,
-    /// then the end of each part.
+    /// The numbers of part `index`, counted from 0; empty if there is no such part. `bounds` holds
+    /// a zero, then the end of each part.
     pub fn part<'a, B: Number + TryInto<usize>>(
         &'a self,
         bounds: &Array<B>,
@@ -146,8 +146,8 @@ impl Arrays {
 
     /// As [`Self::write`], with one more array that may be too large for memory: `streamed` is its
     /// name, type and number of bytes, and `stream` must write exactly that many bytes. In the file
-    /// this array lies between the arrays `before` and `after`. For alignment, order all arrays by
-    /// descending size of their numbers.
+    /// this array lies between the arrays `before` and `after`. For alignment, sort all arrays by
+    /// the size of one number, largest first.
     ///
     /// # Errors
     /// The error of the operating system or of `stream`; `UnexpectedEof` if `stream` writes a

@@ -31,8 +31,8 @@ use agent_kb::{Kb, NodeId, TypeId, distinct};
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED_VECTORS: usize = 4_096;
-/// Maximum number of texts with a possible correction in which other words of the query are looked
-/// for.
+/// Maximum number of texts that are checked for other words of the query, to choose among equally
+/// near corrections; each of these texts contains the correction.
 const COMPARED_TEXTS: usize = 1_000;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
@@ -120,8 +120,8 @@ impl IndexedBase {
 
     /// Reads all files of the index and of its embedder, and compares them with their recorded
     /// digests. `on_bytes` receives the number of bytes read since its last call. Returns whether
-    /// the records of both parts, `words/` and `vectors/`, have digests; an index of an older
-    /// version may lack them.
+    /// the records of both parts, `words/` and `vectors/`, have digests; an index that an older
+    /// version built may have none.
     ///
     /// # Errors
     /// [`IndexError::Damaged`], [`IndexError::Io`], or an error of the embedder.
@@ -241,8 +241,8 @@ impl IndexedBase {
     }
 
     /// Returns the similarity of each node's name, embedded as a document, to a text embedded as a
-    /// query, in the order of `nodes`. Embeds all names, so that a sentence encoder is slow unless
-    /// they are in its cache.
+    /// query, in the order of `nodes`. Embeds every name; with a sentence encoder this is slow
+    /// unless the names are cached.
     ///
     /// # Errors
     /// Errors of the embedder.
@@ -263,9 +263,10 @@ impl IndexedBase {
     }
 
     /// Finds the misspelled words of a query: words of at least five letters that occur in no text
-    /// of the base. Returns the range of each in `text` and the nearest word that does occur; of
-    /// equally near ones, the one that occurs most often with other words of the query. English
-    /// bases only; words in quotation marks are kept. The nearest words are cached.
+    /// of the base. Returns the range of each misspelled word in `text`, and the nearest word of
+    /// the base. Of equally near words, the one that occurs most often with other words of the
+    /// query is chosen. Only bases in English have corrections; words in quotation marks are kept.
+    /// The nearest words are cached.
     pub fn corrections(&self, text: &str) -> Vec<(Range<usize>, String)> {
         let postings = self.text.with_names().filter(|_| self.stems.languages().is_english());
         let Some(postings) = postings else { return Vec::new() };

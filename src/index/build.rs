@@ -56,8 +56,8 @@ pub struct Plan<'a> {
     pub colbert: Option<&'a ColbertEncoder>,
     /// Cache, account and settings for opening the embedder while optional parts are built.
     pub access: &'a Access,
-    /// The previous version of the base; if its index has the part for the query language, that
-    /// part is updated instead of built anew where possible.
+    /// The previous version of the base. If its index has the part for the query language, the
+    /// build updates a copy of that part, where possible, instead of building a new one.
     pub previous: Option<IndexedVersion<'a>>,
 }
 

@@ -112,7 +112,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Splits a document into those of its chunks that get a vector: the first [`MAX_CHUNKS`].
+/// Returns the chunks of a document that get a vector: the first [`MAX_CHUNKS`].
 pub fn chunks_of(text: &str) -> Vec<&str> {
     // A character has at most four bytes, so the omitted text is after the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];

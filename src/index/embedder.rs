@@ -145,8 +145,8 @@ impl EmbedderChoice {
     /// stored with the index. `dim` is the number of values in a vector, if known.
     ///
     /// # Errors
-    /// Errors of the embedder; an error if its account is missing or the user's settings do not
-    /// define it.
+    /// Errors of the embedder; also an error if the embedder's account is missing or the user's
+    /// settings do not define the embedder.
     pub fn open(
         &self,
         access: &Access,

@@ -5,10 +5,10 @@
 //! the initials of its name. A query names a node
 //!
 //! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
-//!   "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
+//!   "betacarotenes" matches "Beta-carotene" and "type 2" matches "Type II";
 //! - in part: some words of a name; rare words count more;
-//! - inside a run of a script without spaces: each character is a word, and each pair of adjacent
-//!   characters a stem;
+//! - in a script without spaces, also inside a longer run of characters: each character is a word,
+//!   and each pair of adjacent characters is a stem;
 //! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
 //!   name counts as a typo only if the query does not cover a name with that word.
 //!
@@ -57,8 +57,8 @@ const MAX_EXACT_WORDS: usize = 32;
 /// Maximum number of entries whose covered share is computed for one query; entries of the rarest
 /// stems come first.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// Maximum number of entries that contain a stem for it to be tried as the correction of a word
-/// that occurs in names.
+/// A stem that more entries than this contain is not tried as the correction of a query word that
+/// itself occurs in names.
 const MAX_TYPO_ENTRIES: usize = 2_000;
 /// Number of entries or nodes processed between two calls of `go_on`.
 const ENTRIES_AT_ONCE: usize = 256;
@@ -87,12 +87,12 @@ const PARTED_STRENGTH: f32 = 0.9;
 const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem matched as the correction of a query word that itself occurs in a name.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
-/// Share of a name's idf that the query must cover for the words of that name not to be tried as
+/// If the query covers at least this share of a name's idf, the words of that name are not tried as
 /// typos.
 const EXPLAINED_SHARE: f32 = 0.75;
-/// Sum of the idfs of an exact name at which the name has half of the full strength.
+/// Sum of a name's idfs at which an exact match of the name has half of the full strength.
 const EXACT_HALF: f32 = 1.5;
-/// Sum of the matched idfs of a partial name at which the match has half of its full strength.
+/// Sum of the matched idfs at which a partial match of a name has half of its full strength.
 const PART_HALF: f32 = 6.0;
 
 /// Number of strongest linked nodes of each type that are sorted in advance.
@@ -103,7 +103,7 @@ const ORDERED: usize = 64;
 const MAX_CACHED_TEXTS: usize = 32;
 /// Maximum size of a text whose linked nodes are cached, in bytes.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
-/// Maximum number of linked nodes of a text for them to be cached.
+/// Maximum number of linked nodes of a text whose linked nodes are cached.
 const MAX_CACHED_NODES: usize = 100_000;
 
 /// Index of the names, aliases, identifiers and acronyms of all nodes, for entity linking.
@@ -258,7 +258,8 @@ impl EntityIndex {
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<LinkedNodes>, E> {
-        // The result depends on the words and on marks within a word, so they are the cache key.
+        // The result depends on the words and on the marks within words, so the cache key consists
+        // of both.
         let (mut words, mut end) = (String::new(), 0);
         for (range, _) in agent_ground::words::name_words(text) {
             let between = &text[end..range.start];
@@ -340,8 +341,8 @@ impl EntityIndex {
     }
 
     /// Removes the words of a text that occur in the names of `nodes`, even with a typo or with
-    /// other word boundaries; returns the remaining words in order, joined by spaces where words
-    /// were apart.
+    /// other word boundaries. Returns the remaining words in order, separated by spaces; words that
+    /// were not apart in the text, and the parts of a word such as "don't", stay together.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left
@@ -393,8 +394,8 @@ impl EntityIndex {
         Ok(kept)
     }
 
-    /// Whether a word has one of the stems `named`, is a typo of such a word, or is two such words
-    /// joined.
+    /// Whether a word has one of the stems `named`, is a typo of a word with such a stem, or
+    /// consists of two such words.
     fn names_any(&self, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
@@ -468,7 +469,8 @@ impl EntityIndex {
     }
 
     /// Returns the strength with which a span of query words names an entry that has the same words
-    /// or stems; 0 if the span does not name it. `same` is the number of entries with these words.
+    /// or stems; 0 if the span does not name it. `same` is the number of entries with the same
+    /// words or stems.
     fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
         let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
         let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
@@ -549,7 +551,7 @@ impl EntityIndex {
 
     /// Tries words that occur in names as typos: calls `keep` for each entry that shares a stem
     /// with the query and contains the correction of a query word, with the strength of the match.
-    /// A word is tried only if no name that the query covers contains it.
+    /// A word is tried only if it occurs in no name that the query covers.
     fn for_known_typos<E>(
         &self,
         linked: &QueryWords,

@@ -8,7 +8,7 @@ use agent_kb::NodeId;
 /// Maximum number of characters of a text that are searched for relevant chunks; later text is
 /// never shown.
 const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Maximum length of a chunk, in characters; the first chunk is preferred over all others.
+/// Maximum length of a chunk, in characters.
 const CHUNK_CHARS: usize = 400;
 
 /// Shortens the document of a node to about `max_chars` characters, as [`relevant`] does. The

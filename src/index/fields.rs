@@ -188,8 +188,7 @@ impl FieldIndex {
     /// Opens the fields in the directory `dir`; the files are mapped, not read. Constant time.
     ///
     /// # Errors
-    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if its content is not
-    /// that of fields.
+    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if a file is malformed.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let open = |field| Postings::open(&postings_path(dir, field));
@@ -273,7 +272,10 @@ mod tests {
         assert_eq!(names, ["colour", "name", "holds.in", "near.out"]);
         assert_eq!(index.table().kind(0), FieldKind::Detail);
         assert_eq!(index.table().kind(3), FieldKind::Relation);
-        assert_eq!(index.table().describe(), "4 fields, 2 of them of neighbours, with 626 texts");
+        assert_eq!(
+            index.table().describe(),
+            "4 fields, 2 of which hold names of neighbours; 626 texts"
+        );
         let near = kb.relation_id("near").unwrap();
         let joined = |node: NodeId| {
             let names = kb.neighbors(node, near, Direction::Out);

@@ -51,8 +51,8 @@ impl<'a> ImportBuilder<'a> {
         Ok(Self { kb, place, file, has_vector, unknown_ids, dim, queries })
     }
 
-    /// Checks that a vector has as many numbers as the first vector and that all are finite;
-    /// returns how many.
+    /// Checks that a vector has the length of the first vector and holds only finite numbers;
+    /// returns this length.
     fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
         let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
@@ -113,12 +113,12 @@ impl<'a> ImportBuilder<'a> {
         if let Some(first) = missing.next() {
             let (n, all) = (missing.count() + 1, candidates.len());
             return Err(IndexError::BadImport(format!(
-                "{n} of {all} candidates have no vector, node {first} is the first"
+                "{n} of {all} candidates have no vector; the first is node {first}"
             )));
         }
         if let (n, Some(first)) = self.unknown_ids {
             return Err(IndexError::BadImport(format!(
-                "{n} vectors do not belong to candidates, the first has id {first}"
+                "{n} vectors do not belong to candidates; the first has id {first}"
             )));
         }
         let dim =

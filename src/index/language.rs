@@ -23,8 +23,8 @@ const MIN_LETTERS: usize = 200;
 const MAX_PIECES: usize = 200;
 /// Maximum number of nodes from which pieces of text are taken.
 const MAX_NODES: u32 = 4_000;
-/// Minimum share, in `0..=1`, of the pieces with a detected language that must be in a language for
-/// it to count.
+/// A language counts if at least this share, in `0..=1`, of the pieces whose language is detected
+/// are in that language.
 const MIN_SHARE: f32 = 0.1;
 
 /// Returns the languages in which the texts of a base are analysed: those that its manifest
@@ -58,10 +58,10 @@ fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     }
 }
 
-/// Whether a text has at least [`MIN_FUNCTION_WORDS`] function words of a language that are not
-/// English too. Always true for English and for languages without a list of function words. The
-/// letter trigrams of English names and keywords may resemble another language, but such texts lack
-/// its function words.
+/// Whether a text has at least [`MIN_FUNCTION_WORDS`] function words of a language, not counting
+/// those that are English words too. Always true for English and for languages without a list of
+/// function words. The letter trigrams of English names and keywords may resemble another language,
+/// but such texts lack its function words.
 fn is_prose(language: Language, text: &str) -> bool {
     if language == Language::ENGLISH || !language.has_stop_words() {
         return true;
@@ -98,8 +98,8 @@ fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
     pieces.filter(is_long).map(|pair| pair.0).take(MAX_PIECES)
 }
 
-/// Returns the node at position `at` (below `chosen`) of a sample of `chosen` nodes among `n`. The
-/// order is such that any number of first positions is spread over all nodes.
+/// Returns the node at position `at` (below `chosen`) of a sample of `chosen` nodes among `n`.
+/// However many of the first positions are taken, their nodes are spread over all nodes.
 fn spread(at: u32, chosen: u32, n: u32) -> NodeId {
     // A step that is coprime to `chosen` visits each place once.
     let coprime = |step: &u32| {

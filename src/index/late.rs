@@ -50,8 +50,8 @@ const BITS: usize = 2;
 const SAMPLED_TOKENS: usize = 64;
 /// Number of documents embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Maximum number of codes that are cached during a build, because a model may have few distinct
-/// vectors; when the cache is full, all of it is dropped.
+/// Maximum number of codes that are cached during a build; when the cache is full, all of it is
+/// dropped. The cache pays for models with few distinct vectors.
 const MAX_CACHED_CODES: usize = 1 << 16;
 /// Number of documents that one thread scores at a time.
 const BLOCK_SCORED: usize = 16;
@@ -242,8 +242,8 @@ fn tokens(kb: &Kb, source: &Source<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>
     Ok((source.embed)(&texts)?.into_iter().map(shortened).collect())
 }
 
-/// Encodes rows (`[n, dim]`), each to a code. Equal rows are encoded once, also in several calls
-/// with the same cache.
+/// Encodes rows (`[n, dim]`), each to a code. Equal rows are encoded only once, even in different
+/// calls with the same cache.
 fn encode(
     codec: &Codec<'_>,
     rows: &[f32],
@@ -319,9 +319,10 @@ impl LateIndex {
         format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
     }
 
-    /// Ranks those of `nodes` (in any order, each once) that have tokens, by late interaction with
-    /// `query` (`[tokens, dim]`). Returns the best `k` with their scores, best first, ties by
-    /// ascending id. O(tokens of the nodes * tokens of the query * dim).
+    /// Ranks the nodes in `nodes` that have tokens, by late interaction with `query` (`[tokens,
+    /// dim]`). `nodes` may have any order but no duplicates. Returns the best `k` with their
+    /// scores, best first, ties by ascending id. O(tokens of the nodes * tokens of the query *
+    /// dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes

@@ -170,8 +170,9 @@ pub(super) trait Record: Clone + Serialize + DeserializeOwned {
         }
     }
 
-    /// Writes the record into the directory `part`, whose other files must be complete, replacing
-    /// an older record atomically; reads all other files there for their digests.
+    /// Writes the record into the directory `part`; replaces an older record atomically. All other
+    /// files of the part must be complete, because this function reads them to compute their
+    /// digests.
     fn write(&self, part: &Path) -> Result<(), IndexError> {
         let path = &part.join(RECORD);
         let failed = IndexError::io(path);

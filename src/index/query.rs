@@ -67,7 +67,7 @@ const FILES: &str = "files";
 const DIGEST: usize = 64;
 /// Memory that tantivy's writer may use, in bytes.
 const WRITER_BYTES: usize = 128 << 20;
-/// Maximum length of an indexed word, in bytes; of a longer word, the beginning is indexed.
+/// Maximum length of an indexed word, in bytes; only the beginning of a longer word is indexed.
 const MAX_WORD_BYTES: usize = 256;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
@@ -295,7 +295,7 @@ impl QueryIndex {
 
     /// Returns a summary in one line of text for people.
     pub fn describe(&self) -> String {
-        format!("{} nodes in a query language", self.searcher.num_docs())
+        format!("query language over {} nodes", self.searcher.num_docs())
     }
 
     /// Whether the field with this key, such as `f3`, is a number for at least one node.

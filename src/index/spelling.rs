@@ -2,9 +2,9 @@
 //!
 //! A word that occurs in no document and in no neighbour's name is replaced by the known word that
 //! is nearest by optimal string alignment (insertions, deletions, substitutions and swaps of
-//! adjacent letters). Of equally near ones, the one in the most texts that also have another word
-//! of the query is chosen, and of those the most frequent: "siatic nerve" is the sciatic nerve, not
-//! a sialic one. Only words of at least five letters, without other characters, are corrected, and
+//! adjacent letters). Of equally near words, the one that shares the most texts with another word
+//! of the query is chosen; of those, the most frequent: "siatic nerve" is the sciatic nerve, not a
+//! sialic one. Only words of at least five letters, without other characters, are corrected, and
 //! their first letter is never changed. Words in quotation marks and common English words are kept.
 
 use std::{
@@ -21,7 +21,7 @@ use agent_ground::words::{is_question_word, name_words, quoted_ranges};
 /// Minimum number of letters of a word that is corrected.
 const MIN_LETTERS: usize = 5;
 /// Minimum number of letters of a word in which two errors are corrected; in a shorter word, only
-/// one is.
+/// one error is corrected.
 const MIN_LETTERS_FOR_TWO: usize = 8;
 /// Maximum number of letters of a word that is corrected.
 const MAX_LETTERS: usize = 32;
@@ -32,15 +32,15 @@ const MIN_TEXTS: usize = 2;
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
-/// Maximum number of equally near words between which the other words of a query decide; the most
-/// frequent ones.
+/// Maximum number of equally near words among which the other words of a query decide. If there are
+/// more, only the most frequent are considered.
 const MAX_NEAREST: usize = 8;
 /// Maximum number of words whose nearest words are cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED: usize = 4_096;
 
-/// Common English words of five letters and more, also without their apostrophe, that a base may
-/// lack, separated by spaces.
+/// Common English words, separated by spaces, that a base may lack: words of five letters or more,
+/// including contractions without their apostrophe.
 const COMMON: &str = "after again alright anyone anything anyway around because before being \
     below beside besides between beyond brother cannot couldnt daughter didnt doesnt doing every \
     everyone everything father gonna grandma grandpa grandson having helps husband kinda maybe \
@@ -48,16 +48,16 @@ const COMMON: &str = "after again alright anyone anything anyway around because 
     somewhere stuff thats their theirs there theres these theyre thing things though wanna wasnt \
     whats wheres while whoever woman women";
 
-/// Finds the words nearest to a misspelled one; cached by word.
+/// Finds the nearest words for a misspelled word; results are cached by word.
 #[derive(Default)]
 pub(crate) struct Spelling(Mutex<HashMap<String, Vec<String>>>);
 
 impl Spelling {
     /// Returns the range in `text` of each misspelled word, and the word of `postings` that
     /// replaces it. The words of `postings` are not stemmed. Words for which `is_known` returns
-    /// true are kept. `together` counts the texts in which a word of `postings` occurs together
-    /// with a word for which `is_known` is true, of those given. O(words with the same first
-    /// letter) for a misspelled word.
+    /// true are kept. `together` gets a word of `postings` and the words of the query, and counts
+    /// the texts that contain both the former and any known word of the latter. O(words with the
+    /// same first letter) for each misspelled word.
     pub(crate) fn corrections(
         &self,
         postings: &Postings,

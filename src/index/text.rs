@@ -3,7 +3,8 @@
 //! A node has several texts: its document, its document with the names of its neighbours, and each
 //! of its fields. Each kind of text is one file of [`postings`](crate::postings). The file
 //! `weighted` indexes the stems of documents and names together for BM25F (`bm25f`). The file
-//! `nodes` has the type of each node, `types` `[n]`, and the number of `fields` `[1]`.
+//! `nodes` has two arrays: `types` `[n]`, the type of each node, and `fields` `[1]`, the number of
+//! fields.
 
 use std::{
     collections::HashMap,

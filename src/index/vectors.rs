@@ -63,9 +63,11 @@ pub const MAX_FINGERPRINT_BYTES: usize = 256;
 const FORMAT: &str = "2";
 /// Name of the tensor of rows.
 const TENSOR: &str = "vectors";
-/// Names of the other tensors of the file.
+/// Name of the tensor of zeros that aligns the tensors after it.
 const PADDING: &str = "padding";
+/// Name of the tensor with the centre of the rows.
 const CENTRE: &str = "centre";
+/// Name of the tensor of coded rows.
 const CODES: &str = "codes";
 /// Number of rows that one thread scores at a time.
 const BLOCK_ROWS: usize = 4096;
@@ -276,12 +278,12 @@ impl VectorIndex {
     /// [`VectorError::Damaged`] if a checksum differs.
     pub fn verify(&self) -> Result<(), VectorError> {
         let parts = [
-            (self.bytes(0..self.n), &self.checksum, "rows do"),
-            (&self.map[self.codes.clone()], &self.codes_checksum, "codes do"),
+            (self.bytes(0..self.n), &self.checksum, "rows"),
+            (&self.map[self.codes.clone()], &self.codes_checksum, "codes"),
         ];
         for (bytes, expected, part) in parts {
             if blake3::hash(bytes).to_hex().as_str() != expected {
-                let reason = format!("its {part} not match their checksum");
+                let reason = format!("its {part} do not match their checksum");
                 return Err(VectorError::Damaged { path: self.path.clone(), reason });
             }
         }
@@ -377,7 +379,7 @@ impl VectorIndex {
             // The sum has infinities of both signs; the resulting NaN differs by processor.
             return f32::NEG_INFINITY;
         }
-        // Turns -0 into 0: they are equal, but a total order sorts them apart.
+        // Turns -0 into 0. The two are equal, but a total order distinguishes them.
         score + 0.0
     }
 

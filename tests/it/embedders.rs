@@ -286,7 +286,7 @@ fn imported_vectors_rank_by_their_dot_product_and_answer_known_queries_only() {
         write_dict(&nodes, rows);
         world.run(index.into_iter().chain(["--force"])).fails(1, words);
     };
-    refused(&rows[1..], &["1 of 4 candidates have no vector, node 3 is the first"]);
+    refused(&rows[1..], &["1 of 4 candidates have no vector; the first is node 3"]);
     refused(
         &[&rows[..], &[(4, [1.0, 0.0])]].concat(),
         &["1 vectors do not belong to candidates", "id 4"],

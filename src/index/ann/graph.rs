@@ -27,9 +27,9 @@ const SEED: u64 = 0;
 pub(super) type Hit = (Score, Reverse<u32>);
 
 /// Searches a graph from `entries` for the `width` best places; returns them best first (Algorithm
-/// 2 of the paper). The best place whose links are not yet followed is next; the search ends when
-/// this place is worse than all kept places. `score` returns the scores of places, `links` the
-/// places linked to a place. Places from `n_places` on are ignored.
+/// 2 of the paper). Each step follows the links of the best place whose links are not yet followed.
+/// The search ends when this place is worse than all kept places. `score` returns the scores of
+/// places; `links` returns the places linked to a place. Places from `n_places` on are ignored.
 pub(super) fn beam_search<E>(
     entries: Vec<u32>,
     n_places: usize,

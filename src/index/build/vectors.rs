@@ -184,8 +184,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Embeds the nodes and writes their vectors: of all nodes, or of those of candidate types with
-/// zeros for the rest. Returns the record, not yet written.
+/// Embeds the nodes and writes their vectors. If only nodes of candidate types get vectors, all
+/// other rows are zeros. Returns the record, which the caller must write.
 fn compute(
     kb: &Kb,
     dir: &Path,
@@ -202,7 +202,8 @@ fn compute(
     Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }
 
-/// Writes vectors that [`embed`] computed elsewhere. Returns the record, not yet written.
+/// Writes vectors that [`embed`] computed elsewhere. Returns the record, which the caller must
+/// write.
 fn take(
     kb: &Kb,
     dir: &Path,
@@ -211,7 +212,7 @@ fn take(
 ) -> Result<VectorsRecord, IndexError> {
     let PrecomputedVectors { spec, input } = embedded_elsewhere;
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-    let failed = IndexError::io(Path::new("the vectors of units"));
+    let failed = IndexError::io(Path::new("the precomputed vectors"));
     let mut rows = Rows::create(kb, dir, spec, watch)?;
     let mut nodes = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes());
     loop {
@@ -231,7 +232,7 @@ fn take(
     Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
 }
 
-/// Writes imported vectors of nodes and queries. Returns the record, not yet written.
+/// Writes imported vectors of nodes and queries. Returns the record, which the caller must write.
 fn copy(
     kb: &Kb,
     dir: &Path,
@@ -252,7 +253,7 @@ fn copy(
     let queries = dir.join(QUERIES);
     QueryTable::save(&import.queries, &queries)?;
     let description = QueryTable::open(&queries, &fingerprint)?.describe();
-    // An import has no vectors of other nodes.
+    // An import has vectors of candidates only.
     let candidates_only = true;
     let embedder = choice.clone();
     let spec = VectorsSpec { embedder, fingerprint, description, dim, candidates_only };

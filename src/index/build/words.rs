@@ -24,17 +24,17 @@ use crate::{
 use agent_ground::words::Languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
-/// Limit for names at two edges from a node: maximum number of referenced nodes per relation of the
-/// node, and maximum number of values per relation of a referenced node.
+/// Limit on the names that are indexed with a node over two edges: at most this many referenced
+/// nodes per relation, and at most this many values per relation of each referenced node.
 const MAX_REFERRED: usize = 20;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
-/// Tag before the output of the text builders, which may occur several times in the output for a
-/// range.
+/// Tag before output of the text builders. One range may have several pieces of such output, each
+/// with this tag.
 const POSTINGS: u8 = 1;
-/// Tag before the output of the term builders, which ends the output for a range.
+/// Tag before the output of the term builders; this output is the last of a range.
 const ENTRIES: u8 = 2;
 
 /// Where a build gets the words of a base from.
@@ -179,8 +179,8 @@ impl Builders {
     }
 }
 
-/// Returns the names of a node's neighbours, one per line. In a base with value types these are
-/// followed by the names of the column values of each node that this node refers to.
+/// Returns the names of a node's neighbours, one per line. In a base with value types, the names of
+/// column values come next: those of each node that this node refers to.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();

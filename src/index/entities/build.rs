@@ -21,7 +21,7 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId, distinct};
 
-/// Parts of the names of fields that hold aliases of a node, in lower case.
+/// A field holds aliases of a node if its name contains one of these strings, in lower case.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -37,7 +37,7 @@ const ALIAS_FIELDS: [&str; 11] = [
 ];
 /// Maximum number of aliases in one field of a node; later ones are ignored.
 const MAX_ALIASES: usize = 64;
-/// Numbers of words of a name for which its initials become an entry of their own.
+/// A name with this many words gets an additional entry for its initials.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
 /// Minimum share, in `0..=1`, of a field's values that must be distinct single words for the field
 /// to identify nodes.

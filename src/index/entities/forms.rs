@@ -1,5 +1,5 @@
-//! Forms in which words of names are compared: hashes of consecutive words, stems with British
-//! spelling replaced by American, Roman numerals as digits, and words with one letter deleted.
+//! Forms in which words of names are compared: hashes of consecutive words, stems in American
+//! instead of British spelling, Roman numerals as digits, and words with one letter deleted.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
@@ -71,7 +71,7 @@ const ROMAN: [(&str, &str); 15] = [
     ("xviii", "18"),
 ];
 /// Roman numerals of one letter, each with its value in digits. A name may also begin with such a
-/// letter, so it counts as a numeral only after another word.
+/// letter, so the letter counts as a numeral only after another word.
 const SHORT_ROMAN: [(&str, &str); 3] = [("i", "1"), ("v", "5"), ("x", "10")];
 
 /// A hash of consecutive words (FNV-1a, 64 bits; Fowler, Noll & Vo 1991). It does not depend on the
@@ -107,8 +107,9 @@ impl Key {
 pub(super) struct NameWord<'a> {
     pub(super) range: Range<usize>,
     pub(super) folded: Cow<'a, str>,
-    /// The string to stem: the word itself, or in a script without spaces a character together with
-    /// the next character of its run. `None` for the last character of a run of several.
+    /// The string to stem. In a script with spaces this is the word itself. In a script without
+    /// spaces it is the character and the next character of its run. The last character of a run of
+    /// two or more characters has `None`.
     pub(super) form: Option<Cow<'a, str>>,
 }
 
@@ -150,7 +151,8 @@ pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> 
 }
 
 /// Lookup table for an ascending array of hashes: for each value of the first [`Self::BITS`] bits,
-/// the position of its first hash. Hashes are uniformly distributed, so few share these bits.
+/// the position of its first hash. Hashes are uniformly distributed, so few hashes share these
+/// bits.
 #[derive(Default)]
 pub(super) struct KeyPlaces(OnceLock<Vec<u32>>);
 
@@ -185,8 +187,8 @@ pub(super) fn key(word: &str) -> u64 {
     Key::of_words().then(word).number()
 }
 
-/// Lists every string that results from deleting one letter of a word; nothing for a word that is
-/// too long.
+/// Lists every string that results from deleting one letter of a word; no strings for a word that
+/// is too long.
 pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     let letters = if is_too_long(word) { "" } else { word };
     letters.char_indices().map(|(at, letter)| {

@@ -33,10 +33,11 @@ pub(super) struct Word {
     pub(super) capital: bool,
     /// Whether the word is a question word.
     pub(super) asks: bool,
-    /// Whether the word is one character of a longer run of characters without spaces, such as one
-    /// character of a Japanese word, or `is_part`. Such a word alone does not count as a name.
+    /// Whether the word is only a piece of a longer one: one character of a run without spaces,
+    /// such as a Japanese word, or a part in the sense of `is_part`. Such a word alone does not
+    /// count as a name.
     pub(super) is_inside: bool,
-    /// Whether the word is a [part](is_part) of an English one.
+    /// Whether the word is a [part](is_part) of a longer English word.
     is_part: bool,
     /// Id of the word's stem; `None` if the stem occurs in no name.
     pub(super) stem: Option<u32>,
@@ -53,8 +54,8 @@ impl Word {
 /// The words of a query, with the stems of names that they may match.
 pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
-    /// All words of the query, each word that occurs in no name replaced by the nearest word of a
-    /// name. Empty if no word is replaced.
+    /// All words of the query, in which each word that occurs in no name is replaced by the nearest
+    /// word of a name. Empty if no word is replaced.
     pub(super) corrected: Vec<Word>,
     /// Stems of the index that the query may match, ascending, each with its strength in `0..=1`.
     pub(super) stems: Vec<(u32, f32)>,
@@ -148,10 +149,10 @@ impl EntityIndex {
         Ok(QueryWords { words, corrected, stems, weights, has_stem })
     }
 
-    /// Corrects typos: replaces each word that occurs in no name by a word within one edit: one
-    /// whose stem occurs in a name with another word of the query; among equals, the one in the
-    /// largest number of names, then the alphabetically first. Question words are kept. Returns an
-    /// empty list if no word is replaced.
+    /// Corrects typos: replaces each word that occurs in no name by a word of a name within one
+    /// edit. Preferred is a word whose stem shares a name with another word of the query, then the
+    /// word in the largest number of names, then the alphabetically first. Question words are kept.
+    /// Returns an empty list if no word is replaced.
     fn corrected<E>(
         &self,
         words: &[Word],
@@ -187,7 +188,8 @@ impl EntityIndex {
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 
-    /// Whether a name has the stem and one of the words; reads at most [`MAX_TYPO_ENTRIES`] names.
+    /// Whether some name contains both the stem and the stem of one of `words`; reads at most
+    /// [`MAX_TYPO_ENTRIES`] names.
     fn shares_name(&self, stem: u32, words: &[Word]) -> bool {
         let others = || words.iter().filter(|word| !word.asks && !word.is_part);
         let others: Vec<u32> = others().filter_map(|word| word.stem).collect();

@@ -37,12 +37,12 @@ struct Word<'a> {
 
 impl EntityIndex {
     /// Finds the exact mentions in a text, in order and without overlap. Where mentions overlap,
-    /// the longest is kept; of equally long ones the first. A mention that consists only of
+    /// the longest is kept; of equally long mentions, the first. A mention that consists only of
     /// question words counts only in quotation marks.
     pub fn exact_mentions(&self, text: &str) -> Vec<ExactMention> {
         let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
             let written = &text[range.clone()];
-            // The first letter of a text is a capital in any case.
+            // Texts usually begin with a capital, so a capital first letter does not count.
             let capital = written.chars().skip(usize::from(at == 0)).any(char::is_uppercase);
             let marked = capital || written.chars().any(char::is_numeric);
             Word {
@@ -101,9 +101,10 @@ impl EntityIndex {
         found
     }
 
-    /// Whether the `n` words of a mention that have the hash of an entry match the entry exactly:
-    /// the entry has as many words and is not initials. If the entry is a symbol of one word, the
-    /// mention must also be in quotation marks or contain a capital or a digit.
+    /// Whether a mention of `n` words, whose hash is that of an entry, matches the entry exactly.
+    /// The entry must have `n` words and must not be the initials of a name. If the entry is a
+    /// symbol of one word, the mention must also be in quotation marks or contain a capital or a
+    /// digit.
     fn is_exact(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
         let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
         let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);

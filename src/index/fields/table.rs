@@ -106,8 +106,8 @@ impl FieldTable {
     /// Name of the field with this index: `brand` for a detail, `has_brand.out` and `has_brand.in`
     /// for the names of neighbours; empty for an unknown field.
     ///
-    /// Details come first, so a detail with the name of a field of another kind has the smaller
-    /// index.
+    /// Details come first. So if a detail and a field of another kind have the same name, the
+    /// detail has the smaller index.
     pub fn name(&self, field: usize) -> &str {
         self.fields.get(field).map_or("", |field| &field.0)
     }
@@ -136,6 +136,9 @@ impl FieldTable {
     pub fn describe(&self) -> String {
         let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
         let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());
-        format!("{n} fields, {relations} of them of neighbours, with {} texts", self.n_texts())
+        format!(
+            "{n} fields, {relations} of which hold names of neighbours; {} texts",
+            self.n_texts()
+        )
     }
 }

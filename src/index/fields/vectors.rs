@@ -81,8 +81,8 @@ impl FieldVectors {
     /// Opens the vectors in the directory `dir`; the files are mapped, not read. Constant time.
     ///
     /// # Errors
-    /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are not those of fields or do not
-    /// match each other.
+    /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are malformed or do not match each
+    /// other.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let vectors = VectorIndex::open(&dir.join(FILE))?;

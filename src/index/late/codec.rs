@@ -23,7 +23,7 @@ pub(super) struct Codec<'a> {
     pub(super) bits: usize,
     /// Centroids, `[n, dim]`, each of length 1 or zero.
     pub(super) centroids: &'a [f32],
-    /// The number as which a residual number in each bucket is decoded, `[2^bits]`, ascending.
+    /// The decoded value of the residual numbers in each bucket, `[2^bits]`, ascending.
     pub(super) weights: &'a [f32],
     /// Bounds between buckets, `[2^bits - 1]`, ascending; used only to encode.
     pub(super) cutoffs: &'a [f32],
@@ -35,9 +35,9 @@ pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
 }
 
 /// Trains centroids, weights and cutoffs, in this order, on a sample (`[n, dim]`, rows of length
-/// 1). There are at most `max_centroids` centroids, at most 65,536, as the number of a centroid
-/// takes two bytes of a code. The same sample gives the same bytes on any number of threads.
-/// O(n * centroids * dim).
+/// 1). There are at most `max_centroids` centroids. `max_centroids` must be at most 65,536, because
+/// a code holds the number of its centroid in two bytes. The same sample gives the same bytes on
+/// any number of threads. O(n * centroids * dim).
 pub(super) fn learn(
     sample: &[f32],
     dim: usize,
@@ -59,7 +59,7 @@ pub(super) fn learn(
             sum.iter_mut().zip(row(at)).for_each(|(sum, number)| *sum += number);
         }
         for (old, new) in centroids.chunks_exact_mut(dim).zip(sums.chunks_exact_mut(dim)) {
-            // A centroid without assigned vectors is kept.
+            // A centroid without assigned vectors stays as it was.
             if normalise(new) > 0.0 {
                 old.copy_from_slice(new);
             }

@@ -2,8 +2,8 @@
 //!
 //! A query token probes its nearest centroids; documents with a token of one of these centroids are
 //! candidates (Santhanam et al., "ColBERTv2", 2022). If there are more candidates than are worth
-//! decoding, only those are decoded that score best with each document token replaced by its
-//! centroid (Santhanam et al., "PLAID", 2022).
+//! decoding, all are first scored with each document token replaced by its centroid, and only the
+//! best are decoded (Santhanam et al., "PLAID", 2022).
 
 use rayon::prelude::*;
 
@@ -21,7 +21,8 @@ const DECODED_PER_NODE: usize = 4;
 pub(super) struct Lists {
     /// Centroid `i` has the places `bounds[i]..bounds[i + 1]`.
     pub(super) bounds: Array<u64>,
-    /// Positions of documents among the candidates; ascending for each centroid, each once.
+    /// Positions of documents among the candidates; for each centroid ascending, without
+    /// duplicates.
     pub(super) places: Array<u32>,
 }
 
@@ -61,8 +62,8 @@ pub(super) fn lists(
 }
 
 impl LateIndex {
-    /// Searches all documents by late interaction with `query` (`[tokens, dim]`), of which each
-    /// token probes its `nprobe` nearest centroids. Returns the best `k` with their scores, best
+    /// Searches all documents by late interaction with `query` (`[tokens, dim]`). Each token of the
+    /// query probes its `nprobe` nearest centroids. Returns the best `k` with their scores, best
     /// first, ties by ascending id. Exact over the stored codes if `nprobe` is at least the number
     /// of centroids; O(tokens of the candidates * tokens of the query). Empty for an index without
     /// lists, such as the part `late`.

@@ -258,10 +258,12 @@ impl PostingsBuilder {
     fn read_chunk(&self, cut: Range<usize>) -> (Vocabulary, Chunk) {
         let hash = |word: &str| self.hasher.hash(word.as_bytes());
         let (mut words, mut lengths) = (Vocabulary::new(), Vec::new());
-        // Words as written; unless these are indexed, `forms` has the numbers of their forms.
+        // Words as written. If forms such as stems are indexed instead, `forms` holds the numbers
+        // of the forms of each written word.
         let (mut written, stems) = (Vocabulary::new(), self.analysis.stems());
         let (mut forms, mut ends) = (Vec::new(), Vec::new());
-        // By word: the last text with it, from 1, and its count there.
+        // For each word: the number of the last text that contains it, from 1, and the word's count
+        // in that text.
         let mut seen: Vec<(u32, u32)> = Vec::new();
         let mut found: Vec<u32> = Vec::new();
         let mut postings: Vec<(u32, NodeId, u32)> = Vec::new();

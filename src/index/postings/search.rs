@@ -263,8 +263,8 @@ impl Postings {
         found
     }
 
-    /// Returns the words of a query that the index or, if given, the collection contains, in the
-    /// form that [`Self::weighted`] returns.
+    /// Returns the words of a query that the index contains, in the form that [`Self::weighted`]
+    /// returns; with `collection`, only words that the collection contains.
     fn words(&self, text: &str, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);
         for_each_reference_word(text, |word| {

@@ -11,8 +11,8 @@
 //! | `type: IN [brand product]` | any of the listed words |
 //! | `+a b -c`, `a AND (b OR NOT c)`, `a^2` | required, optional, excluded; doubled score |
 //!
-//! `fields.` or `rel.` before a name resolves an ambiguous one; without it, a field comes before a
-//! relation.
+//! `fields.` or `rel.` before an ambiguous name selects the field or the relation of that name;
+//! without such a prefix, a field comes before a relation.
 
 use std::ops::Bound;
 
@@ -145,7 +145,7 @@ impl Parser<'_> {
                 for (occur, part) in parts {
                     all.push((occur.unwrap_or(Occur::Should), self.tree(part)?));
                 }
-                // A query of exclusions alone matches all other nodes.
+                // A query that only excludes matches all nodes that it does not exclude.
                 if all.iter().all(|part| part.0 == Occur::MustNot) {
                     all.push((Occur::Must, Box::new(AllQuery)));
                 }
@@ -325,8 +325,8 @@ impl Parser<'_> {
         Ok(Box::new(RangeQuery::new(lower, upper)))
     }
 
-    /// Resolves the name of a field or relation; without a name, the target is the name and the
-    /// document of a node.
+    /// Resolves the name of a field or relation. Without `name`, the target is every node's name
+    /// and document.
     fn target(&self, name: Option<&str>) -> Result<Target, QueryError> {
         let Some(name) = name else {
             return Ok(Target::Texts(vec![self.at.name, self.at.body]));

@@ -280,7 +280,7 @@ fn an_index_is_only_read() {
     let before = names();
     assert!(before.iter().all(|name| !name.to_string_lossy().starts_with('.')));
     let again = QueryIndex::open(&world.index.dir).unwrap();
-    assert_eq!(again.describe(), format!("{N_NODES} nodes in a query language"));
+    assert_eq!(again.describe(), format!("query language over {N_NODES} nodes"));
     again.search(&world.kb, "steel", &[], 3).unwrap();
     assert_eq!(names(), before);
 }
@@ -462,8 +462,8 @@ fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_
     assert!(update(before, &fewer, &watch, &to).unwrap());
     let left = QueryIndex::open(&from).unwrap();
     left.verify().unwrap();
-    assert_eq!(left.describe(), "20 nodes in a query language");
-    assert_eq!(QueryIndex::open(&to).unwrap().describe(), "17 nodes in a query language");
+    assert_eq!(left.describe(), "query language over 20 nodes");
+    assert_eq!(QueryIndex::open(&to).unwrap().describe(), "query language over 17 nodes");
     let list = to.join("slots");
     fs::write(&list, &fs::read(&list).unwrap()[..20]).unwrap();
     assert!(matches!(QueryIndex::open(&to), Err(IndexError::Damaged { .. })));

@@ -33,7 +33,8 @@ pub(super) struct DeviceSearch {
 
 impl DeviceSearch {
     fn rows(&self, index: &VectorIndex) -> Result<Option<&TopK>, GpuError> {
-        // Checked at every search, because the device may have failed in another part since.
+        // Checked at every search, because the device may have failed elsewhere in the process
+        // since the last search.
         let Some(device) = Device::first()? else { return Ok(None) };
         if self.rows.get().is_none() {
             let all = decode(index.bytes(0..index.n), index.precision);

@@ -24,8 +24,8 @@ pub(super) struct Panel {
     n: usize,
     /// The codes query by query, `[n, stride]`.
     rows: Vec<i8>,
-    /// The same codes as `[n / 16, stride / 4, 16, 4]`: four bytes of one query, then the same four
-    /// of the next of 16 queries.
+    /// The same codes as `[n / 16, stride / 4, 16, 4]`: for each group of 16 queries, four bytes of
+    /// every query in turn, then the next four bytes of every query.
     packed: Vec<i8>,
 }
 
@@ -494,7 +494,8 @@ mod amx {
         for first in (0..BLOCK).step_by(2 * TILE) {
             let rows = rows[first * stride..].as_ptr();
             let out = out[first * panel.n..].as_mut_ptr();
-            // Two tiles of rows (4, 5) by two of queries (6, 7) give four of sums (0 to 3).
+            // Two tiles of rows (4 and 5) times two tiles of queries (6 and 7) give four tiles of
+            // sums (0 to 3).
             // SAFETY: tiles 4 and 5 read rows `first..first + 32`, tiles 6 and 7 two groups of 16
             // queries of the panel; tiles 0 to 3 write the same rows and queries of `out`.
             unsafe {

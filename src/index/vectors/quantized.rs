@@ -1,4 +1,5 @@
-//! Rows as bytes, with a proven bound on the quantization error: a quarter of the size, read first.
+//! Stores rows as bytes, at a quarter of their size, with a proven bound on the quantization error.
+//! A search reads these bytes first.
 //!
 //! # Codes
 //! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation,
@@ -22,9 +23,9 @@
 //! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed
 //! order: each term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24`
 //! the score is at most `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1).
-//! Both bounds are tested in `f32` with at most twelve roundings of terms that are each below `4
-//! (|x| + |z|) |q|`, since `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by
-//! more than itself. The sum of these errors is below `|q|` times
+//! Both bounds are tested in `f32` with at most twelve roundings of terms. Each term is below `4
+//! (|x| + |z|) |q|`, because `|s c| <= 2 |z|` and `|r| <= |q|`: rounding moves no number by more
+//! than its own size. The sum of these errors is below `|q|` times
 //!
 //! ```text
 //! slack = 2 u (d/16 + 128) (|x| + |z|)
@@ -34,8 +35,9 @@
 //! `|r|` and `|r'|`, rounded up. Sums in `f64` (transforms, norms, `m.q`) are wrong by less than `d
 //! 2^-52` of the norms, which the factor 2 and [`SUM_ERROR`] cover. Underflow in a score is below
 //! `d 2^-149`, less than the slack while norms are within [`ROW_NORMS`] and [`QUERY_NORMS`]. A row
-//! outside of these ranges has an infinite `full`, so that its score is always computed; for a
-//! query outside of them there are no codes, and all scores are computed.
+//! whose norm is outside [`ROW_NORMS`] and not zero has an infinite `full`, so that its score is
+//! always computed. A query with a norm outside [`QUERY_NORMS`] has no codes, and all scores are
+//! computed.
 
 use std::ops::RangeInclusive;
 
@@ -296,7 +298,7 @@ fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
         return Note { scale: 0.0, full: f32::INFINITY, rest: 0.0 };
     }
     let scale = (largest(turned) / MAX_CODE) as f32;
-    // A scale too small to distinguish from zero: the whole row counts as error.
+    // If the scale is too small to distinguish from zero, the whole row counts as error.
     let scale = if f64::from(scale) > *ROW_NORMS.start() * 1e-6 { scale } else { 0.0 };
     let unit = f64::from(scale);
     let per_unit = if scale > 0.0 { 1.0 / unit } else { 0.0 };

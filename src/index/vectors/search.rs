@@ -23,7 +23,7 @@ use agent_kb::NodeId;
 /// Maximum number of queries compared with a block of rows at once. A larger batch is split, and
 /// all blocks are read again for each part.
 pub(super) const MAX_QUERIES: usize = 256;
-/// Number of searched rows below which all of them are scored, without codes.
+/// If fewer rows than this are searched, all are scored, without codes.
 const FEW_ROWS: usize = 1_024;
 /// Number of blocks of rows after which a thread reads the floors that other threads have raised.
 const SPAN: usize = 16;
@@ -65,8 +65,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns the numbers of the blocks to read: blocks of the index for a range, or of a list the
-    /// chunks of [`BLOCK`] nodes.
+    /// Returns the numbers of the blocks to read. For a range these are blocks of the index; for a
+    /// list, each block consists of [`BLOCK`] nodes of the list.
     fn blocks(self) -> Range<usize> {
         match self {
             Scope::Range(start, end) => start / BLOCK..end.div_ceil(BLOCK),
