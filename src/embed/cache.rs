@@ -93,7 +93,7 @@ pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     Ok(files)
 }
 
-/// Removes a file; does nothing if it does not exist.
+/// Removes a file; does nothing if the file does not exist.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -121,7 +121,8 @@ pub struct CachedEmbedder {
     queries: Mutex<VectorCache>,
 }
 
-/// A cache file that is opened at first use, with its number of hits and the reason if it fails.
+/// A cache file, opened at first use, with its number of hits; if the file cannot be used, also the
+/// reason.
 #[derive(Default)]
 struct VectorCache {
     store: Option<Store>,
@@ -360,8 +361,8 @@ struct Store {
     path: PathBuf,
     file: File,
     dim: usize,
-    /// Record number of each cached text, by the text's hash; the last one if several valid records
-    /// hold the same text.
+    /// Record number of each cached text, by the text's hash. If several valid records hold the
+    /// same text, the number is that of the last.
     places: HashMap<Key, u64>,
     /// Number of records in the file.
     n_records: u64,

@@ -22,8 +22,8 @@ use crate::sparse::SparseMatrix;
 /// Number of random vectors drawn beyond the requested rank. Halko et al. advise 5 to 10; here,
 /// more vectors cost little and make the result more stable.
 const OVERSAMPLING: usize = 24;
-/// Number of times that the basis is multiplied by `AᵀA`; two suffice for slowly decaying spectra
-/// (Halko et al., section 4.5).
+/// Number of times that the basis is multiplied by `AᵀA`; two multiplications suffice for slowly
+/// decaying spectra (Halko et al., section 4.5).
 const POWER_ITERATIONS: usize = 2;
 /// A vector that keeps less than this share of its length after orthogonalization counts as
 /// linearly dependent.
@@ -169,7 +169,8 @@ fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
 /// `[width, width]` matrix, in `f64`.
 fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     let block = GRAM_BLOCK_ROWS * width;
-    // Bounds the blocks in memory: sums of a group are added, in order, before the next group.
+    // Bounds memory: the sums of one group of blocks are added, in order, before the next group is
+    // computed.
     let mut total = vec![0.0f64; width * width];
     for group in matrix.chunks(block * 64) {
         let sums: Vec<Vec<f32>> = group

@@ -109,8 +109,8 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Maximum number of tokens, without special ones, that the model reads of a text; `None` if it
-    /// reads any text whole, or if the limit is unknown.
+    /// Maximum number of tokens, without special ones, that the model reads of a text; `None` if
+    /// the model reads texts of any length, or if the limit is unknown.
     fn window(&self) -> Option<usize> {
         None
     }
@@ -155,7 +155,7 @@ pub struct EmbedCost {
     pub cut: u64,
     /// Number of requests to the embedding service that were sent again after a failure.
     pub retries: u64,
-    /// Why vectors are not cached, or not all of them; `None` if the cache works or there is none.
+    /// Why some or all vectors are not cached; `None` if the cache works or there is no cache.
     pub problem: Option<String>,
 }
 
@@ -291,8 +291,8 @@ fn key(text: &str) -> Key {
     *blake3::hash(text.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 16])
 }
 
-/// Splits items into batches of at most `max_items` items and `max_cost` in all; `cost` returns the
-/// cost of an item. A single item that costs more is a batch by itself.
+/// Splits items into batches of at most `max_items` items with a total cost of at most `max_cost`;
+/// `cost` returns the cost of an item. A single item that costs more is a batch by itself.
 fn batches<T>(
     items: &[T],
     (max_items, max_cost): (usize, usize),

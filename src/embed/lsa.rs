@@ -76,8 +76,8 @@ pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
 pub const MAX_TRAINING_BYTES: usize = 64 << 20;
 /// Maximum number of bytes that training reads from one document.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
-/// Maximum number of stems of a model; if the corpus has more, those in the most documents are
-/// kept.
+/// Maximum number of stems of a model; if the corpus has more, the stems that occur in the most
+/// documents are kept.
 pub const MAX_TERMS: usize = 50_000;
 /// Minimum number of sampled documents that must contain a stem for it to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
@@ -543,8 +543,8 @@ fn check_range(name: &'static str, got: usize, max: usize) -> Result<(), EmbedEr
 struct Vocabulary {
     stems: Vec<Box<str>>,
     /// Weight of each stem: its inverse document frequency, `ln((n + 1) / (df + 1/2))`, to the
-    /// power of [`RARITY`]; positive. `n` is the number of documents, `df` that of documents with
-    /// the stem.
+    /// power of [`RARITY`]; positive. `n` is the number of documents, `df` the number of documents
+    /// with the stem.
     weights: Vec<f32>,
     ids: HashMap<Box<str>, u32>,
 }
@@ -631,7 +631,8 @@ fn encode(
 
 /// Path in errors about a model that has no file.
 const IN_MEMORY: &str = "(in memory)";
-/// Key of the safetensors metadata; a single key, so that the bytes do not depend on key order.
+/// Key of the metadata in the safetensors file. There is only one key, so that the bytes of the
+/// file do not depend on the order of keys.
 const METADATA_KEY: &str = "lsa";
 
 fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> String {

@@ -72,8 +72,8 @@ fn is_wide() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Computes the result of [`dot_le_lanes`] with AVX2 registers of 8 lanes. Lanes stay separate and
-/// products are rounded before they are added, so both functions agree bit for bit.
+/// Computes the result of [`dot_le_lanes`] with AVX2 registers of 8 lanes. Both functions keep the
+/// lanes separate and round products before adding them, so they agree bit for bit.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
@@ -140,7 +140,7 @@ fn dot_le_lanes(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     sum_lanes(bytes, right, f32::from_le_bytes)
 }
 
-/// Returns the dot product of the numbers that `read` makes of `left`, and `right`.
+/// Returns the dot product of `right` and the numbers that `read` makes of `left`.
 #[inline(always)]
 fn sum_lanes<T: Copy>(left: &[T], right: &[f32], read: impl Fn(T) -> f32) -> f32 {
     let len = left.len().min(right.len());

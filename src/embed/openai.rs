@@ -175,8 +175,9 @@ impl OpenAiEmbedder {
             Err(error) => match batch {
                 [text] if text.len() <= MIN_TEXT_BYTES => Err(error),
                 [text] => {
-                    // A text cut before it was sent is already counted; that cut removes up to 3
-                    // bytes of a split character.
+                    // Texts cut to `MAX_TEXT_BYTES` before sending are already counted. Such a text
+                    // is at most 3 bytes shorter than the limit, because a character is never
+                    // split, so any shorter text is whole.
                     let is_whole = text.len() + 4 <= MAX_TEXT_BYTES;
                     self.cut.fetch_add(is_whole.into(), Ordering::Relaxed);
                     self.shorten(text)
@@ -191,8 +192,9 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Embeds a prefix of a text that the service refused as too long. Every attempt cuts off a
-    /// quarter, until the service accepts the prefix or the prefix has at most [`MIN_TEXT_BYTES`].
+    /// Embeds a prefix of a text that the service refused as too long. Every attempt removes the
+    /// last quarter of the text, until the service accepts the rest or the rest has at most
+    /// [`MIN_TEXT_BYTES`].
     fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut text = text;
         loop {

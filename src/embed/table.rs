@@ -34,7 +34,7 @@ const ROUNDING: f64 = 1e-2;
 const FORMAT: &str = "1";
 
 /// Whether two vectors differ by at most [`ROUNDING`] of the norm of `one`; two vectors that a
-/// service returns for the same text may differ so much.
+/// service returns for the same text may differ by this much.
 fn is_close(one: &[f32], other: &[f32]) -> bool {
     let squares = |numbers: &mut dyn Iterator<Item = f32>| {
         numbers.map(|number| f64::from(number) * f64::from(number)).sum::<f64>()
@@ -56,8 +56,8 @@ impl QueryTableBuilder {
     }
 
     /// Adds the vector of a query; leading and trailing white space of the query is ignored. If the
-    /// table already has this query, the first vector is kept; then returns `false` if the two
-    /// vectors differ by more than rounding.
+    /// table already has this query, its first vector is kept. Returns `false` if that vector and
+    /// the new one differ by more than rounding.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] for a vector of another length; [`EmbedError::Parameter`] for numbers

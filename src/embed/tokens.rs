@@ -27,7 +27,7 @@ const MAX_CACHED_WORDS: usize = 100_000;
 /// stemmed. If the languages use letter n-grams and English is not among the languages, also calls
 /// `each` for the letter n-grams of each word.
 pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnMut(&str)) {
-    // With English among the languages, n-grams would outnumber its words.
+    // If English is among the languages, n-grams would outnumber the English words.
     let has_grams = languages.have_grams() && !languages.has(Language::ENGLISH);
     for (_, word) in name_words(text).take(MAX_TEXT_WORDS) {
         languages.for_each_part(&languages.composed(&word), &mut |word| {

@@ -37,7 +37,7 @@ impl Layers {
     /// architecture is BERT. Linear in the number of weights.
     ///
     /// # Errors
-    /// [`EmbedError::Model`], with the name of a missing tensor or of one with another shape.
+    /// [`EmbedError::Model`], with the name of the tensor that is missing or has another shape.
     pub(super) fn load(
         settings: &Settings,
         bytes: &[u8],

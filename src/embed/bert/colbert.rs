@@ -16,13 +16,13 @@
 //! | `dim`, `similarity` | checked: the length of a vector, and `cosine` | not checked |
 //!
 //! A query is `[CLS] [Q] tokens [SEP]`, filled with `[MASK]` up to `query_maxlen`; all its tokens
-//! have a vector. A document is `[CLS] [D] tokens [SEP]`; its tokens that are one punctuation mark
-//! of ASCII have none. Vectors have norm 1.
+//! have a vector. A document is `[CLS] [D] tokens [SEP]`; its tokens that are a single ASCII
+//! punctuation mark have none. Vectors have norm 1.
 //!
 //! # Differences from the reference
 //! - A document or query without word pieces has no vectors.
-//! - Vectors are computed with 32 bits on a CPU; a CUDA device computes those of documents only,
-//!   with 16 bits.
+//! - Vectors are computed with 32 bits on a CPU; a CUDA device, with 16 bits, computes only the
+//!   vectors of documents.
 
 use std::path::{Path, PathBuf};
 
@@ -127,8 +127,9 @@ impl ColbertEncoder {
     /// Opens the checkpoint in `dir` and loads its weights. O(bytes of the files).
     ///
     /// # Errors
-    /// As [`BertEncoder::open`]; [`EmbedError::Model`] if the model is not BERT, has no
-    /// `linear.weight` of its row length or lacks a token, or for an unsupported setting.
+    /// As [`BertEncoder::open`]; [`EmbedError::Model`] if the model is not BERT, if `linear.weight`
+    /// is missing or does not match the model's row length, if a token is missing, or if a setting
+    /// is not supported.
     pub fn open(dir: &Path) -> Result<ColbertEncoder, EmbedError> {
         let mut encoder = BertEncoder::open(dir)?;
         let path = dir.join(METADATA);
@@ -183,8 +184,8 @@ impl ColbertEncoder {
         &self.fingerprint
     }
 
-    /// Embeds a query: `[query_maxlen, dim]`, a row of norm 1 for each token, in their order; no
-    /// rows if the query has no word pieces.
+    /// Embeds a query into a `[query_maxlen, dim]` matrix: one row of norm 1 per token, in the
+    /// order of the tokens. The matrix has no rows if the query has no word pieces.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails or the model gives numbers that are not finite.
@@ -193,8 +194,9 @@ impl ColbertEncoder {
         rows.map_or_else(|| Matrix::zeros(0, self.dim), Ok)
     }
 
-    /// Embeds documents: for each `[tokens, dim]`, a row of norm 1 for each token that is not
-    /// punctuation, in their order; no rows for a document without word pieces.
+    /// Embeds each document into a `[tokens, dim]` matrix: one row of norm 1 per token that
+    /// documents do not leave out, in the order of the tokens. The matrix of a document without
+    /// word pieces has no rows.
     ///
     /// # Errors
     /// As [`embed_query`](Self::embed_query).
@@ -261,8 +263,8 @@ impl ColbertEncoder {
         WordPieces { ids, types: vec![0; n], special: vec![false; n], masked: 0 }
     }
 
-    /// Runs the model and the linear layer; returns for each text `[tokens, dim]` without the
-    /// tokens of `skipped`, with rows of norm 1.
+    /// Runs the model and the linear layer. Returns a `[tokens, dim]` matrix for each text, with
+    /// rows of norm 1; tokens in `skipped` have no row.
     fn project(&self, texts: &[WordPieces], skipped: &[u32]) -> Result<Vec<Matrix>, EmbedError> {
         let (hidden, dim) = (self.encoder.settings.shape.hidden, self.dim);
         let of_text = |pieces: &WordPieces, rows: &[f32]| {

@@ -190,7 +190,8 @@ struct Transformer {
     head_dim: Option<usize>,
     local_attention: Option<usize>,
     global_attn_every_n_layers: Option<usize>,
-    /// Kind of each layer, such as `full_attention`; newer form of `global_attn_every_n_layers`.
+    /// Kind of each layer, such as `full_attention`; newer files have this list instead of
+    /// `global_attn_every_n_layers`.
     #[serde(default)]
     layer_types: Vec<String>,
     rope_theta: Option<f64>,
@@ -278,7 +279,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     let mut normalises = false;
     for module in modules.unwrap_or_default() {
         let inside = folder_of(dir, &module.path).ok_or_else(|| {
-            unusable(&modules_path, format!("module path {:?} leaves the model", module.path))
+            unusable(&modules_path, format!("module path {:?} leads out of the model", module.path))
         })?;
         match module.kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" => folder = inside,
@@ -329,8 +330,8 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     })
 }
 
-/// Returns `dir/path`; `None` if `path` is absolute or contains `.` or `..` components, and so may
-/// lead out of `dir`.
+/// Returns `dir/path`; `None` if `path` may lead out of `dir`, because it is absolute or has a
+/// component `.` or `..`.
 fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -385,11 +386,11 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
         "gelu" if !matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Gelu,
         "gelu_new" | "gelu_pytorch_tanh" if bert => Activation::GeluTanh,
         "relu" if bert => Activation::Relu,
-        // Qwen3 has no other activation, and the value here is not used.
+        // Qwen3 always uses this activation, so the value here is not read.
         "silu" if matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Identity,
         other => {
             let reason = format!(
-                "activation {other:?} of {} is not supported, only gelu; for BERT gelu_new and relu too",
+                "activation {other:?} is not supported for {}; use gelu (BERT: also gelu_new, relu; Qwen3: silu)",
                 architecture.name()
             );
             return Err(unusable(path, reason));
@@ -421,7 +422,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     }
     if !file.hidden_size.is_multiple_of(width * file.num_attention_heads) {
         let reason = format!(
-            "hidden_size {} is not a multiple of {width} for each of {} heads",
+            "hidden_size {} is not a multiple of {width} times num_attention_heads, which is {}",
             file.hidden_size, file.num_attention_heads
         );
         return Err(unusable(path, reason));
@@ -448,7 +449,8 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
     let missing = |name: &str| format!("{name} is missing or is not a positive number");
-    // Base of the rotary positions, by its older name or from the newer object.
+    // The base of the rotary positions is a setting of its own in older files, and part of an
+    // object in newer ones.
     let theta = |older: Option<f64>, layers: &str| {
         let newer = file.rope_parameters.get(layers).unwrap_or(&file.rope_parameters);
         let theta = older.or_else(|| newer.get("rope_theta")?.as_f64());

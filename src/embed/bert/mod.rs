@@ -465,8 +465,8 @@ impl Embedder for BertEncoder {
         BLOCK_TEXTS
     }
 
-    /// Loads the tokenizer and all layers, and embeds one word. Model files have no checksum to
-    /// compare with.
+    /// Loads the tokenizer and all layers, and embeds one word. Model files have no checksum that
+    /// could be compared.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.

@@ -247,7 +247,7 @@ fn what_cannot_be_run_is_said_with_file_and_remedy() {
             "[49, 32]",
         ),
         ("modules.json", "models.Normalize", "models.Dense", "module Dense is not supported"),
-        ("modules.json", "\"1_Pooling\"", "\"../mean\"", "leaves the model"),
+        ("modules.json", "\"1_Pooling\"", "\"../mean\"", "leads out of the model"),
         ("1_Pooling/config.json", "mean_tokens", "max_tokens", "pooling by max_tokens"),
         ("sentence_bert_config.json", "20", "2.5", "not the expected JSON"),
         (

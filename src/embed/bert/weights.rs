@@ -85,7 +85,8 @@ pub(super) fn names(shape: &Shape) -> Vec<(String, Vec<usize>)> {
         ("embeddings.position_embeddings.weight".to_owned(), vec![shape.positions, hidden]),
         ("embeddings.token_type_embeddings.weight".to_owned(), vec![shape.types, hidden]),
     ];
-    // The weight of a norm has a number per output; the weight of a linear layer has a row.
+    // The weight of a norm has one number per output; the weight of a linear layer has one row per
+    // output.
     let mut add = |name: &str, outputs: usize, inputs: Option<usize>| {
         let weight = [outputs].into_iter().chain(inputs).collect();
         names.push((format!("{name}.weight"), weight));
@@ -190,8 +191,8 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Reads layer number `at`; `linear` returns the linear layers of these names, each with that
-    /// number of inputs, side by side as one.
+    /// Reads layer number `at`. `linear` gets the names of linear layers and their number of
+    /// inputs, and returns these layers joined into one.
     fn layer<L>(
         &self,
         at: usize,
@@ -237,8 +238,9 @@ impl<'a> Tensors<'a> {
             .map_err(|error| self.missing(name, &error))
     }
 
-    /// Returns the weight of a linear layer without bias beside the encoder, `[outputs, hidden]`,
-    /// row by row, and the number of outputs. No prefix precedes its name.
+    /// Returns the weight, `[outputs, hidden]`, row by row, of a linear layer that has no bias and
+    /// is not part of the encoder; also returns the number of outputs. The name of the layer has no
+    /// prefix.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tensor is missing or has another shape.

@@ -6,7 +6,7 @@
 //! | limit | value | reason |
 //! | --- | --- | --- |
 //! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million word pieces |
-//! | [`MAX_TEXT_BYTES`] | 1 MiB | most long texts reach the maximum number of tokens before |
+//! | [`MAX_TEXT_BYTES`] | 1 MiB | most long texts reach the maximum number of tokens earlier |
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,8 @@ pub struct WordPieces {
     pub types: Vec<u32>,
     /// Whether each word piece is a special token, which the tokenizer added; as long as `ids`.
     pub(crate) special: Vec<bool>,
-    /// Number of word pieces at the end to which no word piece attends; less than all.
+    /// Number of word pieces at the end to which no word piece attends; always less than the number
+    /// of word pieces.
     pub(crate) masked: usize,
 }
 
@@ -98,9 +99,9 @@ impl Cutter {
     }
 
     /// Splits `prompt` followed by `text` into word pieces, at most as many as the model can read.
-    /// The result is empty if `text` is blank or all word pieces are special tokens. Reads only
-    /// little more of a long text than the returned word pieces need, if words end at white space;
-    /// time is linear in the bytes read.
+    /// The result is empty if `text` is blank or all word pieces are special tokens. If words end
+    /// at white space, only slightly more of a long text is read than the returned word pieces
+    /// cover. Time is linear in the bytes read.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights do not

@@ -72,7 +72,8 @@ pub struct Norm {
     pub shift: Vec<f32>,
 }
 
-/// Weights of one layer; the types say in which form.
+/// Weights of one layer. `L` is the type of linear layers and `N` that of norms: on the host or on
+/// the device.
 #[derive(Clone, Debug, Default)]
 pub struct Layer<L = Linear, N = Norm> {
     /// Linear layers of queries, keys and values, one after the other: `[3 width, width]`.
@@ -200,11 +201,12 @@ impl Encoder {
         })
     }
 
-    /// Embeds sequences of word-piece ids: returns one vector of norm 1 per sequence, the mean of
-    /// its rows or, if `first_only`, its first row: `[sequences, width]`, in the given order.
+    /// Embeds sequences of word-piece ids. Returns one vector of norm 1 per sequence, `[sequences,
+    /// width]`, in the given order. The vector is the mean of the sequence's rows or, if
+    /// `first_only` is set, its first row.
     ///
-    /// All sequences of a call together must have at most [`MAX_TOKENS`] tokens. A few large calls
-    /// are faster than many small ones.
+    /// The sequences of one call must have, together, at most [`MAX_TOKENS`] tokens. A few large
+    /// calls are faster than many small ones.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all

@@ -54,8 +54,8 @@ pub struct TopK {
     norm: f32,
 }
 
-/// Lists of the best rows and their scores on the device: `lists` lists of `k` rows for each query,
-/// `[queries, lists, k]`.
+/// Lists of the best rows, with their scores, on the device. Each query has `lists` lists of `k`
+/// rows: the arrays have the shape `[queries, lists, k]`.
 struct Lists {
     scores: CudaSlice<f32>,
     rows: CudaSlice<u32>,
@@ -95,14 +95,15 @@ impl TopK {
         Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
     }
 
-    /// Returns a bound of the difference between a score that [`search`](Self::search) returns for
-    /// `query` and the 32-bit dot product of the original row and `query`; infinite if a norm is
-    /// beyond the range of a 16-bit float.
+    /// Returns an upper bound on the difference between a score that [`search`](Self::search)
+    /// returns for `query` and the 32-bit dot product of the original row and `query`; infinite if
+    /// a norm is beyond the range of a 16-bit float.
     ///
-    /// Rounding to 11 significant bits changes a number by at most 2^-11 of itself, so a product of
-    /// two such numbers by slightly more than 2^-10, and by Cauchy-Schwarz their sum by the same
-    /// share of the product of the norms. Numbers below 2^-14 are off by at most 2^-25. Each of the
-    /// two 32-bit sums adds an error of `dim` times 2^-24.
+    /// Rounding to 11 significant bits changes a number by at most 2^-11 of itself. So it changes a
+    /// product of two numbers by slightly more than 2^-10 of the product. By Cauchy-Schwarz, it
+    /// changes a sum of such products by the same share of the product of the norms. Numbers below
+    /// 2^-14 are off by at most 2^-25. Each of the two 32-bit sums adds an error of `dim` times
+    /// 2^-24.
     pub fn error_bound(&self, query: &[f32]) -> f32 {
         let norm = query.iter().map(|number| number * number).sum::<f32>().sqrt();
         if norm.max(self.norm) > f16::MAX.to_f32() {
@@ -251,7 +252,7 @@ impl TopK {
         })
     }
 
-    /// Puts the list of each query in `a` and its list in `b` one after the other.
+    /// For each query, joins its list in `a` and its list in `b`, in this order.
     fn side_by_side(
         &self,
         a: &Lists,
