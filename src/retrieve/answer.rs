@@ -1,5 +1,6 @@
 //! The answer to one question: its value, the rank after which no more answers are expected, the
-//! programs that answered, and an explanation of each node's rank. Neither retrieves nor prints.
+//! programs that answered, and an explanation of each node's rank. This module neither retrieves
+//! nor prints.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -58,7 +59,7 @@ pub struct Answer {
 /// there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct End {
-    /// The last rank that is expected to be an answer, from 1; may exceed the requested number of
+    /// The last rank, from 1, at which an answer is expected; may exceed the requested number of
     /// nodes.
     pub rank: usize,
     /// Expected share of the nodes up to the rank that are correct, in `0..=1`.
@@ -197,7 +198,7 @@ pub struct QueryAnalysis {
     /// Misspelled words, each with the word that is searched instead.
     pub corrected: Vec<(String, String)>,
     /// Relations that a word of the question excludes, ascending: "for a disease" excludes a
-    /// relation `causes`. In an answer with paths, only the relations that a path follows.
+    /// relation `causes`. An answer with paths lists only relations that a path follows.
     pub contrary: Vec<RelationId>,
 }
 

@@ -18,7 +18,7 @@ const FUSION_K: f32 = 60.0;
 /// Minimum number of nodes that are fused from each list, in reciprocal rank fusion.
 const FUSED: usize = 200;
 /// Number of nodes that are fused from each list in score fusion, for any `k`: the scaled scores
-/// depend on the last node of the list.
+/// depend on the lowest score in the list, so the length of the list must not vary.
 const FUSED_BY_SCORE: usize = 1_000;
 /// Scaled score of every node of a list whose scores are all equal.
 const ALL_EQUAL: f32 = 0.5;
@@ -199,8 +199,8 @@ impl Retriever for Baseline {
 }
 
 impl Baseline {
-    /// Explains a node's rank in each of the two fused lists, and the list's contribution to the
-    /// node's score.
+    /// Returns, for each of the two fused lists, an explanation of the node's rank in the list and
+    /// of the list's contribution to the node's score.
     fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
         let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
             let found = rank_in_list(system.name(), list, node);
@@ -221,7 +221,8 @@ impl Baseline {
     }
 }
 
-/// Explains which stems of the query occur in a node's text, each with its count and idf.
+/// Returns an explanation that lists the stems of the query in a node's text, each with its count
+/// and idf.
 pub(super) fn shared_stems(
     base: &IndexedBase,
     texts: &TermIndex,
@@ -235,7 +236,7 @@ pub(super) fn shared_stems(
         Some((stem, id, count as usize))
     });
     let found: Vec<(String, u32, usize)> = stems.collect();
-    // A gram is redundant next to a longer matching stem that contains it.
+    // A letter n-gram is redundant if a longer matching stem contains it.
     let is_part = |stem: &str| {
         let longer = |other: &str| other.len() > stem.len() && other.contains(stem);
         base.stems.languages().have_grams() && found.iter().any(|(other, ..)| longer(other))

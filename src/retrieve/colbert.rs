@@ -15,8 +15,8 @@ const DEFAULT_PROBES: usize = 4;
 
 /// Which documents a ColBERT checkpoint ranks.
 pub enum ColbertCandidates {
-    /// Documents with a token of a centroid that is among the nearest to a query token; holds the
-    /// number of nearest centroids (`None`: 4).
+    /// Documents with a token whose centroid is one of the nearest to some query token. Holds the
+    /// number of nearest centroids per query token (`None`: 4).
     Probed(Option<usize>),
     /// The best nodes of another system, at most this number.
     First(Box<dyn Retriever>, usize),
@@ -51,7 +51,8 @@ impl Colbert {
         Ok(Self { base, index, encoder, candidates })
     }
 
-    /// Explains the pairs of query tokens and their best document tokens, best first.
+    /// Returns explanations of the best pairs of a query token and its most similar document token,
+    /// best first.
     fn pairs(
         &self,
         query: &str,

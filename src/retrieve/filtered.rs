@@ -67,7 +67,7 @@ impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
             let fulfilled = is_kept.iter().take(applied.n_fulfilled).filter(|is_kept| **is_kept);
             applied.n_fulfilled = fulfilled.count().min(k);
         }
-        // The end is estimated for complete rankings.
+        // The end was estimated for the ranking of all nodes, so it does not hold for a subset.
         answer.end = None;
         if ranking.len() < k {
             let following = self.following(query, &ranking, k - ranking.len());
@@ -92,7 +92,8 @@ impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
     }
 }
 
-/// Returns the first `n` items whose position is marked in `is_kept`; `items` may be shorter.
+/// Returns the first `n` items whose position is marked in `is_kept`; `items` may be shorter than
+/// `is_kept`.
 fn kept<T>(items: Vec<T>, is_kept: &[bool], n: usize) -> Vec<T> {
     let items = items.into_iter().zip(is_kept);
     items.filter(|(_, is_kept)| **is_kept).map(|(item, _)| item).take(n).collect()

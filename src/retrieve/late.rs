@@ -1,6 +1,6 @@
-//! `late`: late interaction (MaxSim). Reorders the best [`CANDIDATES`] nodes of `hybrid`. The
-//! score of a node is a sum over the tokens of the query: the similarity of each to the most
-//! similar token of the node's document.
+//! `late`: late interaction (MaxSim). Reorders the best [`CANDIDATES`] nodes of `hybrid`. The score
+//! of a node is the sum, over the tokens of the query, of the similarity to the most similar token
+//! of the node's document.
 
 use std::sync::Arc;
 
@@ -67,7 +67,8 @@ impl Retriever for Late {
 }
 
 impl Late {
-    /// Explains the pairs of query tokens and their best document tokens, best first.
+    /// Returns explanations of the best pairs of a query token and its most similar document token,
+    /// best first.
     fn pairs(
         &self,
         query: &str,
@@ -81,8 +82,8 @@ impl Late {
     }
 }
 
-/// Explains the best pairs of tokens, best first; `of_query` and `of_node` are the tokens of both
-/// texts.
+/// Returns explanations of the `EXPLAINED` best pairs of tokens, best first. `of_query` and
+/// `of_node` are the tokens of the query and of the node's document.
 pub(crate) fn explain_pairs(
     mut pairs: Vec<Pair>,
     of_query: &[String],

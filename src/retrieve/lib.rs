@@ -156,13 +156,15 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     }
 }
 
-/// Explains the rank and score of the node at a position, from 0, in the ranking of `system`.
+/// Returns an explanation of the rank and score of the node at `position`, from 0, in the ranking
+/// of `system`.
 pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanation {
     Explanation::new(system, Cell::Empty)
         .with([Explanation::new("rank", position + 1), Explanation::new("score", score)])
 }
 
-/// Explains the rank and score of a node in the list named `list`, or that the list lacks the node.
+/// Returns an explanation of a node's rank and score in the list named `list`; if the list lacks
+/// the node, the explanation says so.
 pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
         Some(position) => {

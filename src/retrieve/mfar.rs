@@ -40,7 +40,7 @@ impl Mfar {
         Ok(Self { model, scorers, mask })
     }
 
-    /// Explains the largest positive weights of the query, largest first.
+    /// Returns an explanation that lists the largest positive weights of the query, largest first.
     fn weights(&self, found: &SearchResult) -> Explanation {
         let mut weights: Vec<(usize, f32)> = found.weights.iter().copied().enumerate().collect();
         weights.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -50,8 +50,8 @@ impl Mfar {
         Explanation::new("weights of the query", Cell::Empty).with(shown)
     }
 
-    /// Explains how much each scorer contributes to a node's score, largest absolute contribution
-    /// first.
+    /// Returns explanations of each scorer's contribution to a node's score, largest absolute
+    /// contribution first.
     fn parts(&self, found: &SearchResult, node: NodeId) -> Vec<Explanation> {
         let mut parts = found.parts.get(&node).cloned().unwrap_or_default();
         parts.sort_by(|a, b| b.contribution.abs().total_cmp(&a.contribution.abs()));

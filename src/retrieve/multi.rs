@@ -140,7 +140,8 @@ impl Retriever for Multi {
 }
 
 impl Multi {
-    /// Explains a node's score: the number of its chunks, the pooling, and its best chunks.
+    /// Returns explanations of a node's score: the number of its chunks, the pooling, and its best
+    /// chunks.
     fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
         let pooling = match self.pooling {
             Pooling::Max => "the best counts",

@@ -14,9 +14,9 @@ const PART_WORDS: usize = 16;
 /// text.
 const BEFORE: usize = 2;
 
-/// Finds the part of a node's fields with the most distinct stems of the query (ties: the first
-/// part), and puts asterisks around matching words; `None` if nothing matches. O(words of the
-/// fields).
+/// Finds the part of a node's fields with the most distinct stems of the query (of several such
+/// parts, the first), and puts asterisks around matching words. Returns `None` if nothing matches.
+/// O(words of the fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;

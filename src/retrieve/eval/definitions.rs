@@ -1,6 +1,6 @@
 //! Two common ways to define the reported metrics: the STaRK benchmark ranks every candidate, TREC
-//! tools only the retrieved nodes. Both give the same values if the ranking holds all answers, and
-//! for hits and recalls whose cut-off is within the ranking.
+//! tools only the retrieved nodes. If the ranking holds all answers, both give the same values.
+//! Otherwise only hits and recalls agree, and only if their cut-off is within the ranking.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ pub enum Definitions {
     /// The definitions of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`.
     /// Unranked answers add nothing. All answers and ranked nodes count, candidates or not. A query
     /// without ranked nodes counts 0 in all metrics, as with `trec_eval -c`; `pytrec_eval` drops
-    /// it.
+    /// such a query.
     Trec,
 }
 

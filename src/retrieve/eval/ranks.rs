@@ -97,7 +97,8 @@ impl<'a> Candidates<'a> {
 /// Which answers count as found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// Every answer, with any score: torchmetrics up to 1.7.3, and all published STaRK results.
+    /// Every answer counts, with any score, as in torchmetrics up to 1.7.3 and in all published
+    /// STaRK results.
     #[default]
     Any,
     /// Recall, precision, reciprocal rank and average precision count an answer only if its score

@@ -1,8 +1,8 @@
 //! Intervals, tests and percentiles over per-query numbers.
 //!
 //! Queries are assumed to be independent draws from one population. Splits are fixed and programs
-//! are chosen on other queries of the same base, so intervals cover the sampling of queries, not
-//! another base, seed or model.
+//! are chosen on other queries of the same base, so intervals cover the variation between samples
+//! of queries, but not between bases, seeds or models.
 //!
 //! - Intervals: percentile bootstrap (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
 //!   chapter 13). They are too narrow for few queries (below about 30) or means near 0 or 1; for

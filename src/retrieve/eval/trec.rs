@@ -6,14 +6,15 @@
 //! qrels = *( query-id " 0 " node-id " 1" LF )
 //! ```
 //!
-//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column; in an id
-//! that has any, white space and `%` are percent-encoded (`a b` as `a%20b`). Reading decodes them
-//! unless a node has the encoded id.
+//! Nodes have the ids of the user's data ([`DocIds`]). White space in an id would add a column, so
+//! in an id with white space, white space and `%` are percent-encoded (`a b` as `a%20b`). Reading
+//! decodes such an id unless a node has exactly the encoded id.
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
 //! *descending* document name. Written scores therefore decrease strictly: a score that is not
 //! below the previously written score becomes the next smaller `f32`, which preserves the order.
-//! These tools ignore unranked candidates, so their metrics without a cut-off can be lower.
+//! TREC tools ignore unranked candidates, so their metrics without a cut-off can be lower than
+//! ours.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -61,7 +62,7 @@ pub enum TrecError {
         /// The first node that is out of order.
         node: NodeId,
     },
-    /// The column of a node would be read as another node.
+    /// The text in a node's column would be read as the id of another node.
     #[error(
         "query {query_id}: the id {id:?} is ambiguous in a TREC file: another node has it; rename one \
          of them"

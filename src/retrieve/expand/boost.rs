@@ -126,7 +126,8 @@ impl Retriever for GraphBoost {
 }
 
 impl GraphBoost {
-    /// Explains a linked entity: link strength, and path and fit of the node if it is a neighbour.
+    /// Returns an explanation of a linked entity: the strength of its link and, if the node is a
+    /// neighbour, the path to the node and the node's fit.
     fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
         let kb = &self.base.kb;
         let strength = Explanation::new("strength", entity.strength);

@@ -84,7 +84,8 @@ impl Expansion {
     }
 
     /// Returns the expanded query, for a search by words or, if given, by `encoder`. With
-    /// [`QueryShare::Half`], the texts are cut as for a search by words in both cases.
+    /// [`QueryShare::Half`], the texts are cut as for a search by words, even if `encoder` is
+    /// given.
     pub fn apply(&self, query: &str, encoder: Option<&dyn Embedder>) -> String {
         if self.share == QueryShare::Once || self.texts.is_empty() {
             return expanded(query, &self.texts, encoder);
@@ -96,7 +97,7 @@ impl Expansion {
     }
 }
 
-/// Explains a node by its name, type and id, under the label `label`.
+/// Returns an explanation with the label `label` that holds a node's name, type and id.
 fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     let kind = base.kb.type_name(base.kb.node_type(node));
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))
