@@ -41,8 +41,9 @@ use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-// Some files of this crate are compiled into the engine inside WebAssembly as well, where modules
-// of these names have other contents. Such files import them from the crate root.
+// Some files of this crate are also compiled into the engine inside WebAssembly, where the modules
+// `sandbox`, `kb` and `tools` have other contents. So these files import the three modules from the
+// crate root.
 use crate as sandbox;
 use agent_kb as kb;
 use agent_tools as tools;

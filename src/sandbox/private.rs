@@ -39,7 +39,7 @@ impl PrivateDir {
         Some(Self { path: path.to_owned(), key })
     }
 
-    /// Opens a directory that exists and has a key. Otherwise returns `None`, and creates nothing.
+    /// Opens a directory that exists and has a key; otherwise returns `None`. Creates nothing.
     pub(super) fn find(path: &Path) -> Option<Self> {
         let key = is_private(path).then(|| read_key(path)).flatten()?;
         Some(Self { path: path.to_owned(), key })
@@ -50,7 +50,7 @@ impl PrivateDir {
     }
 
     /// Computes the keyed digest of the concatenated parts. All parts but one must have a fixed
-    /// length, so that no other parts have the same concatenation.
+    /// length, so that different parts never have the same concatenation.
     pub(super) fn seal(&self, parts: &[&[u8]]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for part in parts {
@@ -107,8 +107,8 @@ fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     key.try_into().ok()
 }
 
-/// Creates the file with the key, a random one from the random seeds of the standard library's
-/// hashers. If several processes do so at once, the first key stays.
+/// Creates the file with a random key, which is derived from the random seeds of the standard
+/// library's hashers. If several processes create the file at once, the first key stays.
 fn write_key(dir: &Path) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     for part in 0..8u64 {

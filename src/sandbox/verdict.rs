@@ -195,8 +195,8 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// Checks a ranking that another process computed, by the same rules as that of a program. It must
-/// already be sorted: highest score first, equal scores by ascending id.
+/// Checks a ranking that another process computed, by the rules for the ranking of a program. In
+/// addition, the ranking must already be sorted: highest score first, equal scores by ascending id.
 ///
 /// # Errors
 /// [`FailureKind::Result`] if the ranking is not valid or not sorted.

@@ -334,8 +334,9 @@ impl WasmProgram {
     }
 }
 
-/// Builds the message that a function is called with. For `retrieve` it has query, candidates and
-/// params; for the Rhai engine, the limits come first. `None` if the message would be empty.
+/// Builds the message with which a function of the program is called. The message for `retrieve`
+/// holds query, candidates and params. For the Rhai engine, the limits come first. `None` if the
+/// message would be empty.
 fn message(
     input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
     limits: Option<&Limits>,

@@ -7,9 +7,9 @@
 //! when one of them changes, measure whether the other must change too.
 //!
 //! Each worker is the only thread of its own rayon pool, so parallel work inside a job runs on the
-//! worker itself, sequentially. All threads of the global rayon pool may be waiting for programs,
-//! so a program that waited for that pool could wait forever. If a job waits for work on other
-//! threads, that work must stay out of the global pool too: see [`separate_pool`].
+//! worker itself, sequentially. All threads of the global rayon pool may be waiting for programs.
+//! So a program that waits for work in the global pool could wait forever. If a job waits for work
+//! on other threads, that work must stay out of the global pool too: see [`separate_pool`].
 //!
 //! Does not depend on what jobs do. The number of threads never changes a result: jobs share
 //! nothing, and answers are collected in the order of the jobs.

@@ -1,8 +1,9 @@
 //! Compiled code on disk, so that a new process need not compile it again.
 //!
-//! A file holds the code of one module, after a digest of it under the user's key. Code that was
-//! changed, truncated, or written without the key is not loaded but compiled again. Anyone who can
-//! read the key can inject code that this process runs, so the directory must belong to the user.
+//! A file holds the code of one module; a digest of the code under the user's key precedes it. Code
+//! that was changed, truncated, or written without the key is not loaded but compiled again. Anyone
+//! who can read the key can inject code that this process runs, so the directory must belong to the
+//! user.
 
 use std::{
     io::Read as _,
@@ -15,7 +16,7 @@ use wasmtime::{Engine, Module};
 use crate::private::{KEY_BYTES, PrivateDir};
 use agent_ground::files;
 
-/// Number of bytes read of a file at most; a longer file is not loaded.
+/// Maximum size of a file, in bytes; a longer file is not loaded.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// The owner of compiled code. The code of the two owners is kept separately, so that modules never

@@ -26,8 +26,8 @@ use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 /// instruction.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
 /// Units of fuel for one operation of a Rhai program. The Rhai engine counts operations itself, and
-/// each may traverse a long value: a call usually reaches its deadline first, and runs out of fuel
-/// only as a second bound.
+/// one operation may traverse a long value. So the fuel is only a second bound; a call usually
+/// reaches its deadline first.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Additional units of fuel for a call of the Rhai engine.
 const RHAI_FUEL: u64 = 10_000_000_000;
@@ -132,7 +132,7 @@ pub(super) struct Call {
     /// Time that tools waited for language models; not charged to the call.
     waited: Duration,
     growth: Growth,
-    /// Memory of the current message, and of the values in it, in the host, in bytes.
+    /// Memory that the current message and its values take in the host, in bytes.
     in_transit: u64,
     output: String,
     /// Whether the module is the Rhai engine.
@@ -727,8 +727,9 @@ fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
     let (kind, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => {
             let max = call.limits.operations;
-            let message =
-                format!("more than {max} operations, as fuel; use tools instead of loops");
+            let message = format!(
+                "more than {max} operations (measured as fuel); use tools instead of loops"
+            );
             (FailureKind::Operations, message)
         }
         Some(Trap::Interrupt) => (FailureKind::Deadline, "stopped".to_owned()),
@@ -739,7 +740,8 @@ fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
         Some(Trap::StackOverflow) => {
             (FailureKind::Depth, "calls are nested too deep; use a loop".to_owned())
         }
-        // The stack lies at the start of this module's memory, so an overflow leaves the memory.
+        // The stack of the Rhai engine lies at the start of its memory, so a stack overflow
+        // accesses an address outside the memory.
         Some(Trap::MemoryOutOfBounds) if call.is_rhai => {
             (FailureKind::Depth, "values are nested too deep".to_owned())
         }

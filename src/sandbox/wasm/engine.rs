@@ -28,8 +28,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// Maximum number of compiled modules kept in memory; when one more is added, all others are
 /// dropped.
 const MAX_MODULES: usize = 64;
-/// Maximum number of modules compiled at the same time, including compilations whose caller has
-/// given up.
+/// Maximum number of compilations at the same time, including those whose caller no longer waits.
 const MAX_COMPILING: usize = 4;
 
 /// Why a module was not compiled.

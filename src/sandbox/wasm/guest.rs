@@ -1,6 +1,6 @@
 //! The Rhai engine inside WebAssembly. Setting up the engine and parsing a program take longer than
-//! most programs run. So each is done once, and the memory pages that it changed are copied into
-//! the new instance of each call.
+//! most programs run. So each of these two steps is done once. The memory pages that a step changed
+//! are copied into the new instance of each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -110,7 +110,8 @@ pub(super) struct RhaiGuest {
     image: Image,
 }
 
-/// A program parsed by the Rhai engine: the changes that this made to the engine's memory.
+/// A program parsed by the Rhai engine, stored as the changes that parsing made to the engine's
+/// memory.
 pub(super) struct RhaiProgram {
     guest: Arc<RhaiGuest>,
     image: Image,

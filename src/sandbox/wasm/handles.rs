@@ -1,6 +1,7 @@
 //! Handles that stand for values in a module: sets of nodes, scores and vectors stay in the host,
-//! and the module refers to them by number. The number combines a slot of a table with how many
-//! values the slot has held, so that a released handle never refers to a later value.
+//! and the module refers to them by number. The number combines the index of a slot in a table with
+//! the number of values that the slot has held so far. So a released handle never refers to a later
+//! value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};

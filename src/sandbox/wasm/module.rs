@@ -5,8 +5,8 @@
 //! three bytes, so the product of its variables and bytes bounds that work. Measured: a function of
 //! 26 kB with 2,000 variables took 1.4 GB and 12.6 s.
 //!
-//! Only the compiler checks whether a module is valid, and it also checks the parts that this code
-//! cannot read.
+//! This module does not check whether a WebAssembly module is valid; only the compiler does, and it
+//! also checks the parts that this code cannot read.
 
 /// Maximum number of functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;
@@ -48,8 +48,8 @@ pub(super) enum ModuleError {
     /// The code of a function is too long.
     #[error("a function of the module has more than {MAX_BODY_BYTES} bytes; split it")]
     Body,
-    /// Compiling a function would take too much memory; the function's product of variables and
-    /// bytes.
+    /// Compiling a function would take too much memory; holds the product of the function's numbers
+    /// of variables and bytes.
     #[error(
         "a function of the module has {0} variables times bytes, more than {MAX_FUNCTION_WORK}; \
          compiling it would take too much memory: split it"
