@@ -35,7 +35,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Returns the effort for a number from 0 ([`Effort::None`]) to 2 ([`Effort::Judges`]);
+    /// Returns the effort with this number, from 0 ([`Effort::None`]) to 2 ([`Effort::Judges`]);
     /// `Option::None` for a larger number.
     pub fn from_number(number: u8) -> Option<Effort> {
         [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()

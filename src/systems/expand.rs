@@ -96,7 +96,7 @@ const MAX_NEIGHBORS: usize = 40;
 
 /// Arguments of a system that expands queries, such as `=10,3,names:dense`, after parsing.
 struct ParsedArguments<'a, const N: usize> {
-    /// The numbers; a default for each number that is not given.
+    /// The numbers, with the default in place of each number that is not given.
     numbers: [usize; N],
     /// The words after the numbers, such as `names`.
     words: Vec<&'a str>,
@@ -236,7 +236,7 @@ pub(super) fn inner_use<'a>(
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
-    // Any filter will do, because filters make no requests.
+    // The filter does not matter here, because filters make no requests.
     let (method, texts, inner) = method_of(spec, arguments, Filter::Documents)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
     Ok(Some(InnerUse { method: Some((method, texts)), inner, times }))

@@ -118,8 +118,8 @@ impl SystemSpec {
         format!("{}{}", self.name, self.arguments)
     }
 
-    /// Returns the rest of `name` after this system's name; `None` if `name` does not begin with it
-    /// or if the rest cannot be arguments of this system.
+    /// Returns the rest of `name` after this system's name; `None` if `name` does not begin with
+    /// this system's name, or if the rest cannot be arguments of this system.
     fn arguments_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let arguments = name.strip_prefix(self.name)?;
         let first = arguments.chars().next();

@@ -3,7 +3,7 @@
 //! searched too.
 //!
 //! Sources: Rocchio (1971), with tf-idf vectors of the documents and without negative documents;
-//! Lavrenko & Croft (2001) and their successors, who give the query a weight of its own.
+//! Lavrenko & Croft (2001) and their successors, who weight the query separately.
 //!
 //! 1. In each document, each word that is not in the query has the weight `tf / length x idf`. The
 //!    words with the largest sums of weights over the documents are searched; of equal sums, the

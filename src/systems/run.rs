@@ -3,8 +3,9 @@
 //!
 //! A run file has the ids of queries, but a system receives only their texts; therefore, the system
 //! is opened with the ids and texts of all queries. `agent eval` writes strictly decreasing scores
-//! to run files. nDCG averages over equal scores, so the nDCG of a run file may differ from the
-//! nDCG of the system that made the file; other metrics do not differ.
+//! to run files. nDCG averages over nodes with equal scores, and such a file has none. So the nDCG
+//! of a run file may differ from that of the system that made the file; other metrics do not
+//! differ.
 
 use std::{
     collections::{HashMap, HashSet},
