@@ -50,7 +50,8 @@ impl BaseNames {
     /// counterpart.
     pub(super) fn example(&self, example: &str) -> Option<String> {
         let mut out = String::new();
-        // Examples have no escaped quotation marks, so quoted text has odd positions.
+        // Examples have no escaped quotation marks, so the parts with odd positions are the quoted
+        // texts.
         for (index, part) in example.split('"').enumerate() {
             let (name, rest) = part.split_once(':').map_or((part, ""), |(name, rest)| (name, rest));
             match self.0.iter().find(|pair| index % 2 == 1 && pair.0 == name) {

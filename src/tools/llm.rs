@@ -135,7 +135,7 @@ struct Question<'a> {
 }
 
 /// Asks the question about all items, in batches, and returns their values in order; `None` for an
-/// item without a usable reply. Items without a value after the first round are requested once
+/// item without a usable reply. After the first round, items without a value are requested once
 /// more.
 fn ask(
     ctx: &mut ToolCtx<'_>,

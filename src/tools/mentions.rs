@@ -24,7 +24,7 @@ pub fn named_relations(source: &str) -> BTreeSet<String> {
             if before.ends_with(is_word) {
                 continue;
             }
-            // `from.hop("r")` has its first argument before the name.
+            // In a method call such as `from.hop("r")`, the first argument is before the name.
             let argument = argument - usize::from(before.ends_with('.') && argument > 0);
             named.extend(argument_texts(rest, argument));
         }

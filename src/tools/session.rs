@@ -24,11 +24,11 @@ use agent_llm::{LlmError, replies::AskUsage};
 const DAMAGED: &str = "graph.bin of the base is damaged; import the dataset again";
 /// Maximum number of nodes, edges and postings that one program call may touch.
 pub(super) const MAX_TOUCHED: u64 = 20_000_000;
-/// Maximum number of requests to a language model by one program call, without repairs.
+/// Maximum number of requests to a language model by one program call, not counting repairs.
 const MAX_LLM_REQUESTS: u64 = 40;
 /// Maximum number of nodes and texts that one program call may ask a language model about.
 const MAX_LLM_ITEMS: u64 = 400;
-/// Maximum number of tokens sent to a language model by one program call, estimated, without
+/// Maximum estimated number of tokens that one program call sends to a language model, not counting
 /// repairs.
 const MAX_LLM_TOKENS: u64 = 400_000;
 /// Maximum number of tool calls in a trace; later calls are dropped.
@@ -96,12 +96,13 @@ pub struct Meter {
     work: Work,
     /// Measures the time until the deadline; `None` before the program call begins.
     timer: Option<Timer>,
-    /// The timer cannot expire before this moment, so it is not read earlier.
+    /// The timer is not read before this moment, because it cannot expire earlier.
     next_check: Option<Instant>,
     /// Becomes `true` when the process is stopping.
     stop: Option<Arc<AtomicBool>>,
     stopped: bool,
-    /// Maximum number of requests to the language model and of tokens, if lower than the default.
+    /// Maximum numbers of requests to the language model and of tokens, if they are lower than the
+    /// defaults.
     llm_limits: Option<(u64, u64)>,
 }
 
@@ -141,7 +142,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Starts the time until the deadline, for the current thread.
+    /// Starts the timer of the deadline for the current thread.
     fn begin(&mut self, deadline: Duration) {
         self.timer = Some(Timer::start(deadline));
         self.next_check = None;

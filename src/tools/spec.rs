@@ -88,8 +88,8 @@ pub struct ToolSpec {
     pub doc: &'static str,
     /// A program line that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether results are cached by their arguments. Of scores in an argument of kind nodes, only
-    /// the nodes matter.
+    /// Whether results are cached by their arguments. If an argument of kind nodes holds scores,
+    /// only its nodes matter.
     pub cached: bool,
     /// Runs the tool.
     pub run: Run,

@@ -71,7 +71,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 enum Source {
     Name,
     Field(FieldId),
-    /// The nodes that these steps reach; if the flag is `true`, only the number of these nodes.
+    /// The nodes that these steps reach or, if the flag is `true`, only their number.
     Steps(Vec<(RelationId, Direction)>, bool),
 }
 

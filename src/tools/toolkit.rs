@@ -47,7 +47,7 @@ pub(super) const SAMPLED_NODES: usize = 200;
 const MAX_FIELDS: usize = 16;
 /// Maximum number of listed combinations of source type, relation and target type.
 const MAX_TUPLES: usize = 240;
-/// An outline omits a relation between two types if it has at most this number of edges.
+/// An outline omits a relation between two types if the relation has at most this number of edges.
 const RARE: u64 = 10_000;
 /// Number of example names per type.
 const EXAMPLE_NAMES: usize = 3;
