@@ -172,7 +172,8 @@ impl<'a> Fields<'a> {
 }
 
 impl Field {
-    /// Returns what one occurrence of a stem in a node's text adds to the weighted count.
+    /// Returns the amount that one occurrence of a stem in a node's text adds to the weighted
+    /// count.
     fn per_count(&self, index: &TermIndex, node: NodeId) -> f32 {
         let relative = index.length(node) as f32 / index.mean_length().max(f32::MIN_POSITIVE);
         self.weight / (1.0 - self.b + self.b * relative)

@@ -188,8 +188,8 @@ impl ChunkIndex {
         format!("vectors of {chunks} chunks of {nodes} documents")
     }
 
-    /// Returns the nodes of the `n` chunks most similar to `query` (`[dim]`), ascending, each once;
-    /// thus at most `n` nodes. Exact; O(chunks).
+    /// Returns the nodes of the `n` chunks most similar to `query` (`[dim]`), ascending and without
+    /// duplicates, so at most `n` nodes. Exact; O(chunks).
     ///
     /// # Errors
     /// As [`VectorIndex::top_k`].

@@ -1,5 +1,6 @@
 //! Text search by field. Each field of the candidate nodes is a separate collection of texts with
-//! its own document frequencies and mean length; it contains the nodes that have the field.
+//! its own document frequencies and mean length; the collection contains the nodes that have the
+//! field.
 //!
 //! Fields are the name, the type if there are several candidate types, every field of the details,
 //! and for each relation and direction the names of the neighbours (mFAR: Li et al. 2024, section

@@ -31,7 +31,8 @@ pub(super) const TERMS: &str = "terms";
 pub(super) const NAMES_TERMS: &str = "names_terms";
 pub(super) const NAMES: &str = "names";
 
-/// Name of the part with the vectors, and of the file in it with one vector per node.
+/// Name of the part with the vectors; also the name of the file, in this part, with one vector per
+/// node.
 pub(super) const VECTORS: &str = "vectors";
 /// Name of the file with the model of the built-in embedder.
 pub(super) const MODEL: &str = "model";

@@ -76,8 +76,8 @@ pub enum IndexError {
     /// A file of the index could not be read or written.
     #[error("cannot use {path}: {source}{}", files::remedy(source))]
     Io {
-        /// Path of the file, or a description in place of a path, such as `the precomputed
-        /// vectors`.
+        /// Path of the file, or a description in place of a path, such as
+        /// `the precomputed vectors`.
         path: String,
         /// The error of the operating system.
         source: io::Error,

@@ -26,9 +26,10 @@ const MIN_LETTERS_FOR_TWO: usize = 8;
 /// Maximum number of letters of a word that is corrected.
 const MAX_LETTERS: usize = 32;
 /// Minimum number of texts that must contain a word for it to replace a misspelled one; in a large
-/// base, one in [`TEXTS_PER_WORD`] texts must.
+/// base, at least one in [`TEXTS_PER_WORD`] texts must contain the word.
 const MIN_TEXTS: usize = 2;
-/// In a large base, one in this number of texts must contain a word for it to replace another one.
+/// In a large base, a word replaces a misspelled word only if at least one in this many texts
+/// contains it.
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
@@ -55,8 +56,8 @@ pub(crate) struct Spelling(Mutex<HashMap<String, Vec<String>>>);
 impl Spelling {
     /// Returns the range in `text` of each misspelled word, and the word of `postings` that
     /// replaces it. The words of `postings` are not stemmed. Words for which `is_known` returns
-    /// true are kept. `together` gets a word of `postings` and the words of the query, and counts
-    /// the texts that contain both the former and any known word of the latter. O(words with the
+    /// true are kept. `together` gets a word of `postings` and the words of the query. It counts
+    /// the texts that contain this word together with a known word of the query. O(words with the
     /// same first letter) for each misspelled word.
     pub(crate) fn corrections(
         &self,

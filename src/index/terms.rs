@@ -1,10 +1,11 @@
 //! Forward index: the stems of each node's text, for BM25 scores of single nodes.
 //!
 //! Programs rank small sets of nodes, not the whole base, so a node is scored from its own entries:
-//! O(length of its document), without reading postings. Arrays: `bounds` `[n + 1]` into `entries`;
-//! an entry is `stem id << 8 | min(count, 255)`, ascending within a node; `lengths` `[n]`, the
-//! number of stems of each text; `vocabulary`, all stems, ascending; `frequencies`, the number of
-//! texts with each stem.
+//! O(length of its document), without reading postings. The file has five arrays. `bounds`
+//! `[n + 1]` holds the range of each node in `entries`. An entry is
+//! `stem id << 8 | min(count, 255)`; the entries of a node ascend. `lengths` `[n]` is the number of
+//! stems of each text, `vocabulary` all stems, ascending, and `frequencies` the number of texts
+//! with each stem.
 
 use std::{
     fs::File,
@@ -58,7 +59,7 @@ pub struct TermIndexBuilder {
     lengths: Vec<u32>,
     /// Number of texts with each stem, by stem number; stems are numbered by first appearance.
     frequencies: Vec<u32>,
-    /// Temporary file of entries; stems have the same numbers there.
+    /// Temporary file of entries, which uses the same stem numbers.
     entries: BufWriter<File>,
     n_entries: u64,
 }

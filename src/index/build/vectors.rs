@@ -101,8 +101,8 @@ pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>>
 /// Callback that receives a block of nodes and a matrix with the vector of each node as a row.
 type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
 
-/// Embeds the documents of those of `nodes` that get a vector, in node order; `on_block` receives
-/// blocks of at most 1,024 nodes, with a vector for each node.
+/// Embeds the documents of the nodes in the range `nodes` that get a vector, in node order;
+/// `on_block` receives blocks of at most 1,024 nodes, with a vector for each node.
 ///
 /// # Errors
 /// Errors of the embedder and of `on_block`.

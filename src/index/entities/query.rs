@@ -205,7 +205,8 @@ impl EntityIndex {
         }
     }
 
-    /// Returns the ids of the stems found by [`Self::near_words`], ascending, each once.
+    /// Returns the ids of the stems found by [`Self::near_words`], ascending and without
+    /// duplicates.
     pub(super) fn near(&self, word: &str) -> Vec<u32> {
         distinct(self.near_words(word).into_iter().map(|pair| pair.1).collect())
     }

@@ -2,7 +2,7 @@
 //!
 //! The vectors are the rows of one matrix in half precision: field by field in the order of their
 //! table, and within a field by ascending node. A text is cut to [`MAX_TEXT_BYTES`] bytes, then to
-//! what the embedder reads.
+//! the length that the embedder reads.
 
 use std::path::Path;
 

@@ -82,7 +82,7 @@ pub(super) fn learn(
     (centroids, weights, cutoffs)
 }
 
-/// Finds the index of the nearest centroid of each row; of equally near ones the first.
+/// Finds the index of the nearest centroid of each row; of equally near centroids, the first.
 fn assign(centroids: &[f32], rows: &[f32], dim: usize) -> Vec<usize> {
     rows.par_chunks(dim * BLOCK)
         .flat_map_iter(|rows| rows.chunks_exact(dim).map(|row| nearest(centroids, row)))

@@ -8,8 +8,9 @@
 //! the largest power of two that divides the padded length. It spreads the content of a few
 //! dimensions over the whole block, and subtracting the mean leaves the differences between rows,
 //! so that one scale fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
-//! twice: `t a` with `t = max |w| / 127`, and the remainder `w - t a` likewise as `t' b`; the final
-//! remainder is `r'`. Let `r = w - t a`, `e = z - s c`.
+//! twice. First, `w` is coded as `t a` with `t = max |w| / 127`, which leaves the remainder `r = w
+//! - t a`. Then `r` is coded in the same way as `t' b`, which leaves the remainder `r'`. Let `e = z
+//! - s c`.
 //!
 //! # Bound
 //! `H` is orthogonal, so in real numbers `x.q = m.q + z.w = m.q + s t c.a + s c.r + e.w`, and by
@@ -23,8 +24,8 @@
 //! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed
 //! order: each term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24`
 //! the score is at most `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1).
-//! Both bounds are tested in `f32` with at most twelve roundings of terms. Each term is below `4
-//! (|x| + |z|) |q|`, because `|s c| <= 2 |z|` and `|r| <= |q|`: rounding moves no number by more
+//! Both bounds are tested in `f32` with at most twelve roundings of terms. Each term is below
+//! `4 (|x| + |z|) |q|`, because `|s c| <= 2 |z|` and `|r| <= |q|`: rounding moves no number by more
 //! than its own size. The sum of these errors is below `|q|` times
 //!
 //! ```text
@@ -184,8 +185,8 @@ pub(super) struct CodedQuery {
     last: f64,
     /// The scales `t` and `t'`.
     units: [f64; 2],
-    /// For each of `a` and `b`: what [`SHIFT`] in the bytes of rows adds to the sum of products
-    /// with a row.
+    /// For `a` and for `b`: the amount that [`SHIFT`] in the bytes of rows adds to the sum of
+    /// products with a row.
     shifts: [i32; 2],
     /// The codes `a` and `b`, each as long as a coded row.
     pub(super) parts: [Vec<i8>; 2],

@@ -3,9 +3,9 @@
 //! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a
 //! query's floor, the `k`-th best score so far, is added to the query's waiting rows. Many waiting
 //! rows are settled together: those with the largest bounds are scored first, so that the floor
-//! rises and the remaining rows fall below it unscored. Threads share floors; that changes only
-//! which rows are scored, never the result: a dropped row has a bound, hence a score, strictly
-//! below `k` known scores.
+//! rises and the remaining rows fall below it unscored. Threads share floors. That changes only
+//! which rows are scored, never the result, because the bound of a dropped row, and so its score,
+//! is strictly below `k` known scores.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
