@@ -77,8 +77,8 @@ impl Default for Metadata {
 }
 
 impl Metadata {
-    /// Checks the settings for a model with `positions` and vectors of length `dim`; returns what
-    /// is wrong.
+    /// Checks the settings for a model with `positions` and vectors of length `dim`; `Err` says
+    /// what is wrong.
     fn check(&self, positions: usize, dim: usize) -> Result<(), String> {
         let lengths = [
             ("query_maxlen", self.query_maxlen, MAX_QUERY_TOKENS.min(positions)),

@@ -201,9 +201,9 @@ impl Encoder {
         })
     }
 
-    /// Embeds sequences of word-piece ids. Returns one vector of norm 1 per sequence, `[sequences,
-    /// width]`, in the given order. The vector is the mean of the sequence's rows or, if
-    /// `first_only` is set, its first row.
+    /// Embeds sequences of word-piece ids. Returns one vector of norm 1 per sequence,
+    /// `[sequences, width]`, in the given order. The vector is the mean of the sequence's rows or,
+    /// if `first_only` is set, its first row.
     ///
     /// The sequences of one call must have, together, at most [`MAX_TOKENS`] tokens. A few large
     /// calls are faster than many small ones.
