@@ -15,8 +15,7 @@ const DEPTH: usize = 10_000;
 /// Maximum number of nodes that the inner retriever explains, best first, before nodes outside the
 /// set are removed.
 const MAX_EXPLAINED: usize = 1_000;
-/// Score of the best appended node, as a share of the score of the last ranked node if that score
-/// is positive.
+/// If the score of the last ranked node is positive, the best appended node gets this share of it.
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever that answers only with nodes of a set.

@@ -69,7 +69,7 @@ pub enum RetrieveError {
     /// A program failed on this query, with this message.
     #[error("{0}")]
     Program(String),
-    /// A program reached its time limit on this query; it may succeed elsewhere or later.
+    /// A program reached its time limit on this query; the query may succeed elsewhere or later.
     #[error("{0}")]
     Late(String),
     /// A language model that the answer needs is unavailable: an outage, a cost ceiling or a stop.

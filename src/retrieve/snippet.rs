@@ -10,8 +10,8 @@ use agent_kb::{NodeId, answer::Explanation};
 const MAX_WORDS: usize = 4_096;
 /// Maximum number of words of a snippet.
 const PART_WORDS: usize = 16;
-/// Maximum number of words before the first match in a snippet, unless the snippet ends with the
-/// text.
+/// Maximum number of words before the first match in a snippet, unless the snippet reaches the end
+/// of the text.
 const BEFORE: usize = 2;
 
 /// Finds the part of a node's fields with the most distinct stems of the query (of several such

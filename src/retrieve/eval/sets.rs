@@ -3,7 +3,7 @@
 //! Precision is the share of the returned nodes that are correct; recall is the share of the
 //! correct nodes that are returned. F1 is their harmonic mean (van Rijsbergen, *Information
 //! Retrieval*, 1979, chapter 7). An answer is exact if it holds all correct nodes and no others.
-//! Means are macro means over all queries; a query whose ranking has no end counts 0 in each.
+//! Means are macro means over all queries; a query whose ranking has no end counts 0 in each mean.
 //!
 //! Two bounds use knowledge of the answers. One is the fixed end `k` with the best mean F1 over all
 //! queries. The other is the best end for each query: an upper bound on F1 for any choice of ends.
@@ -138,7 +138,7 @@ pub struct SetEvaluation {
     pub means: Option<SetMetrics>,
     /// 95 % bootstrap interval of each mean; `None` if `means` is `None`.
     pub ci95: Option<SetMetrics<Interval>>,
-    /// The fixed end with the best mean F1; of several, the smallest.
+    /// The fixed end with the best mean F1; if several are equally good, the smallest.
     pub best_fixed: FixedEnd,
     /// Mean F1 over all queries if every ranking had its best end.
     pub best_f1: f64,

@@ -13,9 +13,9 @@
 //! The model also receives the structure of the base. The expanded query is the query and the
 //! texts, separated by blank lines. Texts share the remaining space equally, up to the 256 words
 //! that a lexical search reads, or up to the window of the encoder of a dense search. With found
-//! documents (PRF), the query is repeated to fill half of the words, because relevance models give
-//! it half of the weight (Abdul-Jaleel et al. 2004); or it is written once, as in the KAR paper
-//! ([`QueryShare`]). docs/expansion.md lists the points that the papers leave open.
+//! documents (PRF), the query is either repeated to fill half of the words, because relevance
+//! models give it half of the weight (Abdul-Jaleel et al. 2004), or written once, as in the KAR
+//! paper ([`QueryShare`]). docs/expansion.md lists the points that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which a retriever and a program's tool
 //! implement differently. It does not depend on the correct answers, on the provider of the model

@@ -284,8 +284,8 @@ impl Writer<'_> {
         Ok(Expansion::written(vec![text.to_owned()], explanations))
     }
 
-    /// Finds the entities of KAR, each once: the entities that the model names, in its order, then
-    /// the system's first node for the query, which represents the query itself.
+    /// Finds the entities of KAR, each once: the entities that the model names, in the model's
+    /// order, then the system's first node for the query, which represents the query itself.
     fn entities<S: Sources>(
         &self,
         query: &str,
