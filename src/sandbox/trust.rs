@@ -2,9 +2,9 @@
 //!
 //! A program runs in this process only if the search actor wrote it on this machine: in a run that
 //! was started here without another author, or in a bundle that such a run froze here. All other
-//! programs run inside WebAssembly. What a file says about itself proves nothing: runs and bundles
-//! made here are noted in a [`PrivateDir`], by digests under its key. A copied home contains
-//! neither the key nor the notes.
+//! programs run inside WebAssembly. Claims in a file about its origin prove nothing. So runs and
+//! bundles made here are noted in a [`PrivateDir`], by digests under its key. A copied home
+//! contains neither the key nor the notes.
 
 use std::{
     fs,
@@ -87,9 +87,9 @@ fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &id]).to_hex()))
 }
 
-/// Returns what identifies a file even if its content changes: path, device, inode and creation
-/// time. A copy of the file, or another file at the same path, has another identity. `None` if
-/// these cannot be read.
+/// Returns a text that identifies a file even if its content changes: its path, device, inode and
+/// creation time. A copy of the file, or another file at the same path, has another identity.
+/// `None` if these properties cannot be read.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
