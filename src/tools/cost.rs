@@ -37,7 +37,8 @@ pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolE
 }
 
 /// Charges a scan of the vectors of all nodes of `types`, or of all nodes if `types` is empty. A
-/// row of 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
+/// row of 256 numbers takes about 15 ns, so the budget of a program call suffices to scan a base of
+/// 80 million nodes once.
 ///
 /// # Errors
 /// Errors of [`Meter::touch`](crate::Meter::touch).

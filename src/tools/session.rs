@@ -37,8 +37,8 @@ const MAX_TRACED: usize = 200;
 /// Maximum number of analysed texts cached in one program call; a full cache is emptied.
 const MAX_CACHED_TERMS: usize = 8;
 
-/// Cache of the terms of analysed texts: a program that scores candidates one by one analyses its
-/// query once.
+/// Cache of the terms of analysed texts, so that a program that scores candidates one by one
+/// analyses its query only once.
 #[derive(Default)]
 pub struct QueryTermsCache(Vec<(bool, String, Arc<QueryTerms>)>);
 

@@ -43,7 +43,7 @@ pub enum NodeFlow {
     Divide,
     /// Divides all scores by the largest.
     Normalize,
-    /// Adds the reciprocal ranks of nodes in each of several scores: `1 / (k + rank)`, with `k` as
+    /// Adds, for each node, its reciprocal ranks in several scores: `1 / (k + rank)`, with `k` as
     /// argument 2.
     Fuse,
     /// Shows a value to the author of the program; returns nothing.

@@ -106,9 +106,9 @@ pub struct ToolkitScope {
     pub query: bool,
 }
 
-/// Describes the tools to a language model, by group: a line per tool with its signature,
-/// description and an example in the names of the base; after each group the cost of its calls; at
-/// the end the budget of one run.
+/// Describes the tools to a language model, by group. Each tool has a line with its signature,
+/// description and an example in the names of the base. Each group ends with the costs of its
+/// calls, and the text ends with the budget of one run.
 pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     let names = BaseNames::new(kb);
     let mut text = String::new();
@@ -128,7 +128,7 @@ pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
                 None => costs.push((spec.cost, vec![spec.name])),
             }
         }
-        // The cost that most tools of a group share comes last, as that of "the others".
+        // The cost that most tools of a group share comes last, as the cost of "the others".
         costs.sort_by_key(|pair| pair.1.len());
         let last = costs.len().saturating_sub(1);
         let cost = |(index, (cost, names)): (usize, &(&str, Vec<&str>))| match index == last {
