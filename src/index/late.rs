@@ -321,8 +321,8 @@ impl LateIndex {
 
     /// Ranks the nodes in `nodes` that have tokens, by late interaction with `query`
     /// (`[tokens, dim]`). `nodes` may have any order but no duplicates. Returns the best `k` with
-    /// their scores, best first, ties by ascending id. O(tokens of the nodes * tokens of the query
-    /// * dim).
+    /// their scores, best first, ties by ascending id. O(tokens of the nodes * tokens of the
+    /// query * dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes

@@ -8,9 +8,9 @@
 //! the largest power of two that divides the padded length. It spreads the content of a few
 //! dimensions over the whole block, and subtracting the mean leaves the differences between rows,
 //! so that one scale fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
-//! twice. First, `w` is coded as `t a` with `t = max |w| / 127`, which leaves the remainder `r = w
-//! - t a`. Then `r` is coded in the same way as `t' b`, which leaves the remainder `r'`. Let `e = z
-//! - s c`.
+//! twice. First, `w` is coded as `t a` with `t = max |w| / 127`, which leaves the remainder
+//! `r = w - t a`. Then `r` is coded in the same way as `t' b`, which leaves the remainder `r'`. Let
+//! `e = z - s c`.
 //!
 //! # Bound
 //! `H` is orthogonal, so in real numbers `x.q = m.q + z.w = m.q + s t c.a + s c.r + e.w`, and by
