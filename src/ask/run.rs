@@ -336,7 +336,7 @@ impl Run<'_> {
         let (after, told_after) = self.of_operation()?;
         if before.columns == self.result.columns {
             self.result.columns.insert(0, "case".to_owned());
-            for (rows, case) in [(&mut self.result, "supposed"), (&mut before, "actual")] {
+            for (rows, case) in [(&mut self.result, "supposed"), (&mut before, "as it is")] {
                 rows.rows.iter_mut().for_each(|row| row.insert(0, SqlValue::Text(case.to_owned())));
             }
             self.result.rows.append(&mut before.rows);
