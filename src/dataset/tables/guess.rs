@@ -4,32 +4,30 @@
 //! | guess | rule |
 //! | --- | --- |
 //! | id | the declared key; else a column that is unique, except for a few invalid rows, and has an id-like name or is the first column |
-//! | link | a declared foreign key; else a column named after a type (`brand_id`), or whose texts are ids of a type |
+//! | link | a declared foreign key; else a column named after a type (`brand_id`), or whose cells are ids of a type; of several types, the one with the fewest other ids |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
 //! | name | a column whose name is `name`, `title`, `label` or a similar word, or ends with such a word |
 //! | edges | a table with two links, without ids of its own and without texts |
 
+mod column;
 mod values;
 
 use std::{
-    collections::{BTreeMap, HashSet, hash_map::DefaultHasher},
-    fs,
-    hash::{Hash, Hasher},
-    iter,
+    collections::{BTreeMap, HashSet},
+    fs, iter,
     path::{Path, PathBuf},
     ptr,
 };
 
-use serde_json::Value;
-
+use self::column::{Column, digest, id_text};
 use crate::{
     DatasetError,
     error::Problems,
     links,
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
-        mapping::{JSON_LIST, relation_of, singular, without_id},
-        rows::{Row, Table, file_name, is_table, items, unsupported_hint},
+        mapping::{relation_of, singular, without_id},
+        rows::{Table, file_name, is_table, unsupported_hint},
         sqlite::Reference,
     },
 };
@@ -65,28 +63,6 @@ const NAME_NAMES: &str = "name title label display_name full_name caption subjec
                           titel betreff bezeichnung nombre asunto nom titre nome titulo";
 /// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
-/// Possible separators of list items within a cell.
-const SEPARATORS: [&str; 3] = [";", "|", ","];
-/// Number of leading [`SEPARATORS`] that split any list. The last separator, the comma, also occurs
-/// within texts, so it splits only lists of ids and columns with few values.
-const SURE_SEPARATORS: usize = 2;
-/// Minimum number of rows of a table whose values may become nodes.
-const MIN_VALUE_ROWS: u64 = 20;
-/// Minimum number of rows per distinct value, for the values of a column to become nodes.
-const ROWS_PER_VALUE: u64 = 20;
-/// Maximum number of distinct values, for the values of a column to become nodes.
-const MAX_VALUES: usize = 500;
-/// Maximum length in bytes of a column's values, for the values to become nodes.
-const MAX_VALUE_BYTES: usize = 60;
-/// Words for true and false, in several languages; such words do not become nodes.
-const TRUTHS: [&str; 16] = [
-    "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
-    "wahr", "falsch",
-];
-/// Minimum share of a column's cells that contain a separator, for the column to hold lists.
-const MIN_SPLIT_SHARE: f64 = 0.2;
-/// Maximum mean length of the items in bytes, for a column to hold lists.
-const MAX_ITEM_BYTES: f64 = 40.0;
 /// Minimum share of a column's values that must be ids of a table for the column to link to the
 /// table: for columns with the table's name, for columns whose name ends with it, and for other
 /// columns.
@@ -109,38 +85,6 @@ pub struct Guess {
     pub mapping: Mapping,
     /// Notes for the user to review, one sentence each.
     pub notes: Vec<String>,
-}
-
-/// Statistics of the cells of a column.
-#[derive(Default)]
-struct Column {
-    filled: u64,
-    /// Digests of the distinct values.
-    values: HashSet<u64>,
-    /// Number of cells whose value occurs in an earlier cell.
-    repeats: u64,
-    has_texts: bool,
-    has_spaces: bool,
-    bytes: u64,
-    /// For each of [`SEPARATORS`], the items of the cells that it splits.
-    splits: [Split; SEPARATORS.len()],
-    /// Whether a value is not in [`TRUTHS`].
-    has_untruth: bool,
-    is_date: bool,
-    json_lists: u64,
-    json_items: HashSet<u64>,
-}
-
-/// Statistics of the items of a column's cells, split by one separator.
-#[derive(Default)]
-struct Split {
-    /// Number of cells with several items.
-    cells: u64,
-    n_items: u64,
-    /// Length of the longest item, in bytes.
-    longest: usize,
-    /// Digests of the distinct items.
-    items: HashSet<u64>,
 }
 
 /// Columns of a table, with the facts found about them.
@@ -274,138 +218,6 @@ fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
         return Err(DatasetError::bad_input(dir, message));
     }
     Ok(files)
-}
-
-fn digest(text: &str) -> u64 {
-    // Equal in every run, because the keys of the hasher are fixed.
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Returns the text of a cell as an id. The suffix `.0`, which some programs append to integers, is
-/// removed.
-fn id_text(row: &Row, column: &str) -> Option<String> {
-    let text = row.text(column)?;
-    Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
-        (Ok(_), Some(whole)) => whole.to_owned(),
-        _ => text,
-    })
-}
-
-impl Column {
-    fn observe(&mut self, row: &Row, name: &str, value: &Value) {
-        self.filled += 1;
-        if let Value::Array(_) = value {
-            self.observe_list(value);
-            return;
-        }
-        let Some(text) = id_text(row, name) else { return };
-        self.has_texts |= text.parse::<f64>().is_err();
-        self.has_spaces |= text.contains(char::is_whitespace);
-        self.bytes += text.len() as u64;
-        self.repeats += u64::from(!self.values.insert(digest(&text)));
-        if text.starts_with('[') && text.ends_with(']') {
-            self.observe_list(value);
-        }
-        self.has_untruth |= !TRUTHS.contains(&text.to_lowercase().as_str());
-        for (separator, split) in SEPARATORS.iter().zip(&mut self.splits) {
-            let items = items(value, Some(separator));
-            split.cells += u64::from(items.len() > 1);
-            split.n_items += items.len() as u64;
-            for text in items.iter().filter_map(Value::as_str) {
-                split.longest = split.longest.max(text.len());
-                split.items.insert(digest(text));
-            }
-        }
-    }
-
-    fn observe_list(&mut self, value: &Value) {
-        let found = items(value, Some(JSON_LIST));
-        // A text that is not a JSON list is its own item.
-        if found.first() == Some(value) {
-            return;
-        }
-        self.json_lists += 1;
-        for item in &found {
-            let text = item.as_str().map_or_else(|| item.to_string(), str::to_owned);
-            self.has_texts |= text.parse::<f64>().is_err();
-            self.json_items.insert(digest(&text));
-        }
-    }
-
-    /// Returns the separators that split a cell, each with the items.
-    fn splits(&self) -> impl Iterator<Item = (&'static str, &Split)> {
-        SEPARATORS.into_iter().zip(&self.splits).filter(|(_, split)| split.cells > 0)
-    }
-
-    /// Whether a separator splits enough cells for the column to hold lists.
-    fn is_split(&self, split: &Split) -> bool {
-        split.cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE
-    }
-
-    /// Returns the separator of list items in the column; `None` if cells are single values.
-    fn separator(&self) -> Option<&'static str> {
-        if self.filled > 0 && self.json_lists == self.filled {
-            return Some(JSON_LIST);
-        }
-        let is_list = |split: &Split| {
-            self.is_split(split) && self.bytes as f64 / split.n_items as f64 <= MAX_ITEM_BYTES
-        };
-        let mut lists = self.splits().filter(|(_, split)| is_list(split)).map(|(by, _)| by);
-        lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
-    }
-
-    /// Returns the separator (`None` if the cells are not lists) and the digests of the values.
-    /// Returns `None` if the column, of `rows` rows, has too many distinct values or values other
-    /// than short texts.
-    fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
-        let is_few = |values: &HashSet<u64>| {
-            (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
-        };
-        if rows < MIN_VALUE_ROWS
-            || !self.has_texts
-            || !self.has_untruth
-            || self.is_date
-            || self.json_lists > 0
-        {
-            return None;
-        }
-        let mut lists = self.splits().filter(|(_, split)| {
-            self.is_split(split) && split.longest <= MAX_VALUE_BYTES && is_few(&split.items)
-        });
-        if let Some((separator, split)) = lists.next() {
-            return Some((Some(separator), &split.items));
-        }
-        // Cells that are not split are their own single item.
-        let is_short = self.splits.iter().all(|split| split.longest <= MAX_VALUE_BYTES);
-        let is_whole = self.separator().is_none() && is_short;
-        (is_whole && is_few(&self.values)).then_some((None, &self.values))
-    }
-
-    /// Whether the column's cells are single words, and not all of them numbers.
-    fn looks_like_ids(&self) -> bool {
-        self.has_texts && !self.has_spaces
-    }
-
-    /// Whether the column's cells are texts: mostly distinct, and either long or, judging by the
-    /// column's `name`, names of nodes.
-    fn is_text(&self, name: &str) -> bool {
-        let is_name = has_word(NAME_NAMES, &snake(name));
-        let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
-        let is_single = self.has_texts && self.separator().is_none();
-        is_single && (is_name || is_long) && self.repeats * 2 < self.filled
-    }
-
-    /// Returns the possible readings of the column's cells as ids, as whole cells or as lists: for
-    /// each reading, the separator and the digests of the ids.
-    fn id_readings(&self) -> Vec<(Option<&'static str>, &HashSet<u64>)> {
-        if self.separator() == Some(JSON_LIST) {
-            return vec![(Some(JSON_LIST), &self.json_items)];
-        }
-        let lists = self.splits().map(|(separator, split)| (Some(separator), &split.items));
-        iter::once((None, &self.values)).chain(lists).collect()
-    }
 }
 
 impl TableFacts {
@@ -659,7 +471,8 @@ fn links<'a>(facts: &'a [TableFacts], current: &TableFacts) -> Vec<LinkColumn<'a
         // Ties go to the first table.
         let best = others.iter().reduce(|best, next| if next.0 > best.0 { next } else { best });
         let Some(&(score, other, separator)) = best else { continue };
-        let is_bare = !column.has_texts && (ALL_KNOWN..SUGGESTED).contains(&score);
+        let is_own = ptr::eq(current, other);
+        let is_bare = !is_own && !column.has_texts && (ALL_KNOWN..SUGGESTED).contains(&score);
         let rivals = others.iter().filter(|one| is_bare && one.0 >= ALL_KNOWN);
         let rivals = rivals.map(|one| one.1.node_type.as_str());
         let rivals = rivals.filter(|rival| *rival != other.node_type).collect();

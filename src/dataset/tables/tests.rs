@@ -357,6 +357,19 @@ fn rows_with_texts_are_nodes_even_if_they_link_twice() {
 }
 
 #[test]
+fn numbers_with_thousands_are_no_lists_of_ids() {
+    let (dir, _) = home();
+    let people: String = (1..=400).map(|id| format!("{id},Person {id}\n")).collect();
+    let plays = "id,name,budget,actor_ids\n1,Ebb,\"268,300.00\",\"12,14\"\n\
+        2,Flood,\"45,200.00\",\"101,202\"\n3,Tide,\"9,100.00\",\"7,9\"\n";
+    let people = format!("id,name\n{people}");
+    write(dir.path(), &[("people.csv", &people), ("plays.csv", plays)]);
+    let told = lines(dir.path())[1].clone();
+    let expected = "fields budget, actor_ids -has_actors-> people (split by \",\")";
+    assert!(told.ends_with(expected), "{told}");
+}
+
+#[test]
 fn numbers_that_several_tables_have_as_ids_link_to_the_smallest_and_this_is_noted() {
     let (dir, _) = home();
     let rows = |n: usize| (1..=n).map(|id| format!("{id},Name {id}\n")).collect::<String>();

@@ -1,0 +1,227 @@
+//! Statistics of the cells of a column: whether they are ids, texts, lists or few values.
+//!
+//! Does not compare columns with each other.
+
+use std::{
+    collections::{HashSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    iter,
+};
+
+use serde_json::Value;
+
+use super::{NAME_NAMES, has_word};
+use crate::tables::{
+    mapping::JSON_LIST,
+    rows::{Row, items},
+};
+use agent_ground::words::snake;
+use agent_kb::table::value::quantity;
+
+/// Possible separators of list items within a cell.
+const SEPARATORS: [&str; 3] = [";", "|", ","];
+/// Number of leading [`SEPARATORS`] that split any list. The last separator, the comma, also occurs
+/// within texts, so it splits only lists of ids and columns with few values.
+const SURE_SEPARATORS: usize = 2;
+/// Minimum number of rows of a table whose values may become nodes.
+const MIN_VALUE_ROWS: u64 = 20;
+/// Minimum number of rows per distinct value, for the values of a column to become nodes.
+const ROWS_PER_VALUE: u64 = 20;
+/// Maximum number of distinct values, for the values of a column to become nodes.
+const MAX_VALUES: usize = 500;
+/// Maximum length in bytes of a column's values, for the values to become nodes.
+const MAX_VALUE_BYTES: usize = 60;
+/// Words for true and false, in several languages; such words do not become nodes.
+const TRUTHS: [&str; 16] = [
+    "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
+    "wahr", "falsch",
+];
+/// Minimum share of a column's cells that contain a separator, for the column to hold lists.
+const MIN_SPLIT_SHARE: f64 = 0.2;
+/// Maximum mean length of the items in bytes, for a column to hold lists.
+const MAX_ITEM_BYTES: f64 = 40.0;
+
+/// Statistics of the cells of a column.
+#[derive(Default)]
+pub(super) struct Column {
+    /// Number of cells with a value.
+    pub(super) filled: u64,
+    /// Digests of the distinct values.
+    pub(super) values: HashSet<u64>,
+    /// Number of cells whose value occurs in an earlier cell.
+    pub(super) repeats: u64,
+    pub(super) has_texts: bool,
+    has_spaces: bool,
+    bytes: u64,
+    /// For each of [`SEPARATORS`], the items of the cells that it splits.
+    splits: [Split; SEPARATORS.len()],
+    /// Number of cells with commas that are numbers whose thousands the commas separate.
+    grouped: u64,
+    /// Whether one of these cells cannot be a list of numbers, as `1,299` and `100.50` cannot.
+    is_grouped: bool,
+    /// Whether a value is not in [`TRUTHS`].
+    has_untruth: bool,
+    pub(super) is_date: bool,
+    json_lists: u64,
+    json_items: HashSet<u64>,
+}
+
+/// Statistics of the items of a column's cells, split by one separator.
+#[derive(Default)]
+struct Split {
+    /// Number of cells with several items.
+    cells: u64,
+    n_items: u64,
+    /// Length of the longest item, in bytes.
+    longest: usize,
+    /// Digests of the distinct items.
+    items: HashSet<u64>,
+}
+
+/// Returns a digest of a text that is equal in every run.
+pub(super) fn digest(text: &str) -> u64 {
+    // Equal in every run, because the keys of the hasher are fixed.
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the text of a cell as an id. The suffix `.0`, which some programs append to integers, is
+/// removed.
+pub(super) fn id_text(row: &Row, column: &str) -> Option<String> {
+    let text = row.text(column)?;
+    Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
+        (Ok(_), Some(whole)) => whole.to_owned(),
+        _ => text,
+    })
+}
+
+/// Whether a text is a number whose thousands are separated by commas. `None` if it is not, `false`
+/// if it may also be a list of numbers, such as `100,200`.
+fn grouped_number(text: &str) -> Option<bool> {
+    let (first, _) = text.split_once(',').filter(|_| quantity(text).is_some())?;
+    Some(first.len() < 3 || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b','))
+}
+
+impl Column {
+    pub(super) fn observe(&mut self, row: &Row, name: &str, value: &Value) {
+        self.filled += 1;
+        if let Value::Array(_) = value {
+            self.observe_list(value);
+            return;
+        }
+        let Some(text) = id_text(row, name) else { return };
+        self.has_texts |= text.parse::<f64>().is_err();
+        self.has_spaces |= text.contains(char::is_whitespace);
+        self.bytes += text.len() as u64;
+        self.repeats += u64::from(!self.values.insert(digest(&text)));
+        if text.starts_with('[') && text.ends_with(']') {
+            self.observe_list(value);
+        }
+        self.has_untruth |= !TRUTHS.contains(&text.to_lowercase().as_str());
+        if let Some(is_sure) = grouped_number(&text) {
+            self.grouped += 1;
+            self.is_grouped |= is_sure;
+        }
+        for (separator, split) in SEPARATORS.iter().zip(&mut self.splits) {
+            let items = items(value, Some(separator));
+            split.cells += u64::from(items.len() > 1);
+            split.n_items += items.len() as u64;
+            for text in items.iter().filter_map(Value::as_str) {
+                split.longest = split.longest.max(text.len());
+                split.items.insert(digest(text));
+            }
+        }
+    }
+
+    fn observe_list(&mut self, value: &Value) {
+        let found = items(value, Some(JSON_LIST));
+        // A text that is not a JSON list is its own item.
+        if found.first() == Some(value) {
+            return;
+        }
+        self.json_lists += 1;
+        for item in &found {
+            let text = item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+            self.has_texts |= text.parse::<f64>().is_err();
+            self.json_items.insert(digest(&text));
+        }
+    }
+
+    /// Returns the separators that split a cell, each with the items.
+    fn splits(&self) -> impl Iterator<Item = (&'static str, &Split)> {
+        let is_number = |separator, split: &Split| {
+            separator == "," && self.is_grouped && self.grouped == split.cells
+        };
+        let splits = SEPARATORS.into_iter().zip(&self.splits);
+        splits.filter(move |(separator, split)| split.cells > 0 && !is_number(*separator, split))
+    }
+
+    /// Whether a separator splits enough cells for the column to hold lists.
+    fn is_split(&self, split: &Split) -> bool {
+        split.cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE
+    }
+
+    /// Returns the separator of list items in the column; `None` if cells are single values.
+    pub(super) fn separator(&self) -> Option<&'static str> {
+        if self.filled > 0 && self.json_lists == self.filled {
+            return Some(JSON_LIST);
+        }
+        let is_list = |split: &Split| {
+            self.is_split(split) && self.bytes as f64 / split.n_items as f64 <= MAX_ITEM_BYTES
+        };
+        let mut lists = self.splits().filter(|(_, split)| is_list(split)).map(|(by, _)| by);
+        lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
+    }
+
+    /// Returns the separator (`None` if the cells are not lists) and the digests of the values.
+    /// Returns `None` if the column, of `rows` rows, has too many distinct values or values other
+    /// than short texts.
+    pub(super) fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
+        let is_few = |values: &HashSet<u64>| {
+            (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
+        };
+        if rows < MIN_VALUE_ROWS
+            || !self.has_texts
+            || !self.has_untruth
+            || self.is_date
+            || self.json_lists > 0
+        {
+            return None;
+        }
+        let mut lists = self.splits().filter(|(_, split)| {
+            self.is_split(split) && split.longest <= MAX_VALUE_BYTES && is_few(&split.items)
+        });
+        if let Some((separator, split)) = lists.next() {
+            return Some((Some(separator), &split.items));
+        }
+        // Cells that are not split are their own single item.
+        let is_short = self.splits.iter().all(|split| split.longest <= MAX_VALUE_BYTES);
+        let is_whole = self.separator().is_none() && is_short;
+        (is_whole && is_few(&self.values)).then_some((None, &self.values))
+    }
+
+    /// Whether the column's cells are single words, and not all of them numbers.
+    pub(super) fn looks_like_ids(&self) -> bool {
+        self.has_texts && !self.has_spaces
+    }
+
+    /// Whether the column's cells are texts: mostly distinct, and either long or, judging by the
+    /// column's `name`, names of nodes.
+    pub(super) fn is_text(&self, name: &str) -> bool {
+        let is_name = has_word(NAME_NAMES, &snake(name));
+        let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
+        let is_single = self.has_texts && self.separator().is_none();
+        is_single && (is_name || is_long) && self.repeats * 2 < self.filled
+    }
+
+    /// Returns the possible readings of the column's cells as ids, as whole cells or as lists: for
+    /// each reading, the separator and the digests of the ids.
+    pub(super) fn id_readings(&self) -> Vec<(Option<&'static str>, &HashSet<u64>)> {
+        if self.separator() == Some(JSON_LIST) {
+            return vec![(Some(JSON_LIST), &self.json_items)];
+        }
+        let lists = self.splits().map(|(separator, split)| (Some(separator), &split.items));
+        iter::once((None, &self.values)).chain(lists).collect()
+    }
+}
