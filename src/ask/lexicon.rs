@@ -332,7 +332,7 @@ const MEANINGS: &[(Cue, &str)] = &[
     (Cue::Times(0.5), "halved"),
     (Cue::Which, "which, what, who, which of the two, which of the three"),
     (Cue::Filler, "whose, would you call, would you say, we stock, you stock, sold for, sold by"),
-    (Cue::Filler, "home to, rank the"),
+    (Cue::Filler, "home to, rank the, in common, have in common, on record, even a single"),
 ];
 
 /// All phrases with their meanings. Of several phrases that begin at the same word of a question,

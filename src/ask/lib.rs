@@ -53,7 +53,7 @@ use crate::{
     answer::Answered,
     kind::{Kind, KindModel},
     lexicon::Cue,
-    mentions::{MAX_WORDS, Mention, Mentions, correction, mentions},
+    mentions::{MAX_WORDS, Mention, Mentions, correction, mentions, spelled_out},
     model::{Failed, Model},
     plan::Plan,
     reading::choices::every,
@@ -300,6 +300,7 @@ impl Analyst {
         model: Option<(&Arc<Assistant>, Helps)>,
         unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
+        let question = &*spelled_out(question);
         let mentions = mentions(&self.schema, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);

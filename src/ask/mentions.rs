@@ -6,7 +6,7 @@
 mod settle;
 mod tokens;
 
-use std::{cmp::Reverse, ops::Range};
+use std::{borrow::Cow, cmp::Reverse, ops::Range};
 
 use self::{settle::settle, tokens::tokens};
 use crate::{
@@ -44,6 +44,17 @@ const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
 /// Words after which an adjective asks for the value of a field: `how expensive`.
 const BEFORE_DEGREES: [&str; 7] = ["how", "as", "equally", "most", "least", "more", "less"];
+/// First words of a question that are only polite.
+const POLITE: [&str; 8] = [
+    "could you",
+    "can you",
+    "would you",
+    "please",
+    "tell me",
+    "i want to know",
+    "i'd like to know",
+    "do you know",
+];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
@@ -185,6 +196,32 @@ pub(crate) fn correction(schema: &Schema, word: &str) -> Option<String> {
             && !word.starts_with(*known)
     });
     nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
+}
+
+/// Spells out `whats` and a `%` without a number, and drops first words that are only polite:
+/// `could you tell me what % of papers` becomes `what percent of papers`.
+pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
+    let mut rest = question.trim_start();
+    let without = |text: &'_ str, polite: &str| -> Option<usize> {
+        let begins = text.get(..polite.len()).is_some_and(|own| own.eq_ignore_ascii_case(polite));
+        let behind = text.get(polite.len()..).filter(|_| begins)?;
+        behind
+            .starts_with([' ', ','])
+            .then(|| text.len() - behind.trim_start_matches([' ', ',']).len())
+    };
+    while let Some(length) = POLITE.iter().find_map(|polite| without(rest, polite)) {
+        rest = &rest[length..];
+    }
+    let mut text = Cow::Borrowed(rest);
+    if let Some(length) = without(rest, "whats") {
+        text = Cow::Owned(format!("what is {}", &rest[length..]));
+    }
+    let is_bare =
+        |(at, _): &(usize, &str)| !text[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit());
+    if let Some((at, sign)) = text.match_indices('%').find(is_bare) {
+        text = Cow::Owned(format!("{} percent {}", &text[..at], &text[at + sign.len()..]));
+    }
+    text
 }
 
 /// Splits the question `text` into mentions; ambiguous mentions get their meaning in context.

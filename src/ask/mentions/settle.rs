@@ -7,6 +7,9 @@ use crate::{
 };
 use agent_kb::TypeId;
 
+/// Words for any link between nodes.
+const LINKED: [&str; 4] = ["linked", "connected", "tied", "associated"];
+
 /// Replaces the meaning of each ambiguous mention in `all` by its meaning in context.
 pub(super) fn settle(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let word = |at: usize| word(tokens, at);
@@ -18,6 +21,14 @@ pub(super) fn settle(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
         let links = schema.is_of_relation(&tokens[mention.at.start].stem);
         if links && mention.cue() == Some(Cue::Relate) {
             mention.what = What::Relation;
+        }
+    }
+    // `linked to the most genes` asks for a number of links, not for a test.
+    if all.iter().any(|own| matches!(own.cue(), Some(Cue::Most | Cue::Fewest))) {
+        for mention in all.iter_mut().filter(|own| own.cue() == Some(Cue::Relate)) {
+            if LINKED.contains(&word(mention.at.start)) {
+                mention.what = What::Filler;
+            }
         }
     }
     // In a test, `how many` is a number: `related to how many genes there are`.

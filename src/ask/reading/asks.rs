@@ -17,6 +17,12 @@ const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
+/// Whether a mention is a comparison with a number that is no year or date.
+fn is_bound(mention: &Mention) -> bool {
+    use Bound::{Above, AtLeast, AtMost, Below};
+    matches!(mention.cue(), Some(Cue::Bound(Above | AtLeast | AtMost | Below, false)))
+}
+
 /// Returns the type that the first words of a question ask for, and the operation: `List` for a
 /// list of its nodes, `Exists` for the question whether there are any. `None` for other questions.
 pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
@@ -43,6 +49,8 @@ pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
     let kind = match first {
         What::Cue(Cue::Which) => said.next()?,
         _ if LISTS.contains(&first_word) => first,
+        // `authors with at least 100 papers`
+        What::Type(_) if mentions.all.iter().any(is_bound) => first,
         _ => return None,
     };
     match kind {
@@ -72,14 +80,17 @@ pub(super) fn compares_names(mentions: &Mentions) -> bool {
 }
 
 /// Returns the type whose nodes are counted by group, if the question has no word for counting:
-/// `papers per venue`.
+/// `papers per venue`, `ICML papers per year`.
 pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
-    let said = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation);
-    let mut said = mentions.all.iter().filter(said).map(|mention| &mention.what);
-    match (said.next()?, said.next()?, said.next()?) {
-        (What::Type(kind), What::Cue(Cue::Each), What::Type(_) | What::Field(_)) => Some(*kind),
-        _ => None,
-    }
+    let says = |own: &&Mention| !matches!(own.what, What::Filler | What::Relation);
+    let each = mentions.all.iter().position(|own| own.what == What::Cue(Cue::Each))?;
+    let (before, behind) = mentions.all.split_at(each);
+    let mut before = before.iter().filter(says).map(|own| &own.what);
+    let kind = before.find(|what| !matches!(what, What::Thing(_)));
+    let (Some(What::Type(kind)), None) = (kind, before.next()) else { return None };
+    let is_part = ["year", "month"].contains(&mentions.word(mentions.all[each].at.end));
+    let group = behind.iter().skip(1).find(says).map(|own| &own.what);
+    (is_part || matches!(group, Some(What::Type(_) | What::Field(_)))).then_some(*kind)
 }
 
 /// Whether a mention ends in `together` or `combined`, which may ask for a total or describe a verb

@@ -157,6 +157,12 @@ impl Reading<'_> {
     /// Whether the number in a mention is the number of requested results: `top 5`, `the 5
     /// cheapest`.
     fn is_top(&self, at: usize) -> bool {
+        // `which month of 2024 did the most`
+        let says_year = matches!(self.what(at), Some(What::Number(number, None)) if is_year(*number))
+            && ["of", "in", "during", "for", "from"].contains(&self.word_before(at));
+        if says_year {
+            return false;
+        }
         self.cue_beside(at, -1) == Some(Cue::Top)
             || self.cue_beside(at, 1).is_some_and(is_extreme)
             || self.leads(at)

@@ -356,7 +356,7 @@ impl Reading<'_> {
     }
 
     /// Whether a mention follows `by` or `each`, with or without an article.
-    fn follows_by(&self, at: usize) -> bool {
+    pub(super) fn follows_by(&self, at: usize) -> bool {
         let start = self.mentions.range(at).start;
         let before = (0..start).rev().map(|at| self.mentions.word(at));
         let mut before =

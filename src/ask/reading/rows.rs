@@ -27,7 +27,7 @@ const HAS_COUNTED: f32 = 2.0;
 const HAS_VALUE: f32 = 1.0;
 /// Points of a type that is mentioned by name.
 const IS_SAID: f32 = 1.0;
-/// Points of a type that is mentioned in the plural.
+/// Points for a type that is mentioned in the plural.
 const IS_PLURAL: f32 = 0.5;
 /// Points of a type that is mentioned after `among`.
 const IS_AMONG: f32 = 4.0;

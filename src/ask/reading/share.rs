@@ -31,7 +31,7 @@ impl Reading<'_> {
     /// whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
         // `what share of the parking spaces`: of a total, not of the rows that have a number.
-        let whole = self.beside(cue, 1);
+        let whole = self.beside_past(cue, 1, |at| self.is_equal(at));
         if let Some(&(at, column)) = parts.measures.iter().find(|(at, _)| Some(*at) == whole)
             && matches!(self.columns[column], ColumnSpec::Field(_))
         {

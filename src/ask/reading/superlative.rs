@@ -10,7 +10,7 @@ use crate::{
         operation::{COUNTED_TWICE, Parts},
     },
 };
-use agent_kb::{Direction, FieldId, MetapathStep, metapath_in_words, table::ColumnSpec};
+use agent_kb::{Direction, FieldId, MetapathStep, TypeId, metapath_in_words, table::ColumnSpec};
 
 /// Target of a question about a maximum or minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +35,7 @@ impl Reading<'_> {
             return missing("no maximum or minimum is named");
         };
         self.is_no_difference()?;
+        self.ranks_another_type()?;
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
@@ -101,6 +102,20 @@ impl Reading<'_> {
         }
         let (rows, field) = (self.kb.type_name(self.rows), self.kb.field_name(field));
         missing(format!("cannot tell the age of a {rows}; {field:?} is known: name it if meant"))
+    }
+
+    /// Refuses to rank the nodes by whose number the question ranks others: `top enzymes by number of
+    /// drugs`, where enzymes are no type.
+    fn ranks_another_type(&self) -> Result<(), AskError> {
+        let is_measure = |at: usize| {
+            let number = self.beside(at, -1).filter(|own| self.cue(*own) == Some(Cue::NumberOf));
+            number.is_some_and(|number| self.follows_by(number))
+        };
+        let is_own = |(at, kind): (&usize, &TypeId)| *kind == self.rows && is_measure(*at);
+        match self.counted.iter().any(is_own) {
+            true => missing("cannot tell what is ranked; name its type"),
+            false => Ok(()),
+        }
     }
 
     /// Refuses the mean or median of a field of single rows: `which incident is the dearest on

@@ -193,6 +193,36 @@ fn numbers_per_group_are_groups() {
 }
 
 #[test]
+fn a_number_of_another_question_is_no_answer() {
+    refused(desk(), "Which employee has the highest hours on average?", "one value");
+    refused(desk(), "What share of all hours of employees is in Sales?", "shares of a total");
+    // Tickets are opened and ended; the latter is not their age.
+    assert!(ask("Which is the oldest ticket?").unwrap().told.contains("opened"));
+    for question in ["most common language", "the most common languages of all tickets"] {
+        let told = ask(question).unwrap_or_else(|error| panic!("{question}: {error}")).told;
+        assert!(told.starts_with("C, C#, C++: 4 "), "{question}: {told}");
+    }
+}
+
+#[test]
+fn questions_are_read_as_people_begin_them() {
+    assert_eq!(number("Could you please tell me how many tickets are about C or Go?"), 4.0);
+    assert_eq!(number("whats the number of tickets about C?"), 4.0);
+    assert_eq!(number("what % of tickets have high priority?"), 50.0);
+    for question in
+        ["Which language is linked to the most tickets?", "languages with over 3 tickets"]
+    {
+        let answered = ask(question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let Outcome::Names { names, .. } = answered.outcome else { panic!("{question}") };
+        assert_eq!(names, ["C", "C#", "C++"], "{question}");
+    }
+    let answered = ask("tickets about C per month, 2025 onwards").unwrap();
+    assert_eq!((answered.outcome, answered.result.rows.len()), (Outcome::Table, 4));
+    let both = ask("Which tickets do C and C# have in common?").unwrap().outcome;
+    assert!(matches!(both, Outcome::Names { names, .. } if names.is_empty()));
+}
+
+#[test]
 fn nothing_is_answered_in_place_of_what_is_asked() {
     for question in [
         "top 2 employees with the most tickets opened, with the number of tickets for each",

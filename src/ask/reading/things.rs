@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::{
     AskError,
     kind::Kind,
-    lexicon::Cue,
+    lexicon::{Cue, Function},
     mentions::{Thing, What},
     missing,
     plan::{Condition, Subject, Test, reversed},
@@ -79,6 +79,8 @@ impl Reading<'_> {
             compares && roles.iter().filter(|(_, _, other)| role.is_like(other)).count() > 1
         };
         let is_subject: Vec<bool> = roles.iter().map(is_subject).collect();
+        // `the total number of side effects of A and B`: of either.
+        let sums = self.function() == Some(Function::Sum);
         // Names joined by `or`, and whether they are negated.
         let mut alternatives: Vec<(Vec<Named>, bool)> = Vec::new();
         for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
@@ -110,7 +112,7 @@ impl Reading<'_> {
                 or || !self.says_both(before)
                     && !denied
                     && !self.denied.contains(&before)
-                    && last.is_some_and(excludes)
+                    && (last.is_some_and(excludes) || sums)
             });
             match alternatives.last_mut().filter(|_| either) {
                 Some((all, _)) => all.push((at, name, role)),
@@ -138,9 +140,12 @@ impl Reading<'_> {
         Role::Nodes { nodes, steps }
     }
 
-    /// Whether `both` stands before the name in a mention; in `both A and B`, the names are not
-    /// alternatives.
+    /// Whether `both` stands before the name in a mention, or the question says `in common`; in
+    /// `both A and B`, the names are not alternatives.
     fn says_both(&self, at: usize) -> bool {
+        if self.cues(false).any(|(at, _)| self.said_at(at).ends_with("in common")) {
+            return true;
+        }
         let start = self.mentions.range(at).start;
         let before = self.mentions.tokens.get(start.saturating_sub(2)..start).unwrap_or_default();
         before.iter().any(|token| token.word == "both")
