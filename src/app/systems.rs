@@ -122,8 +122,8 @@ pub fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Calls `open` with an opener of systems over a base, which runs programs on `threads` threads.
-/// Returns the result of `open`.
+/// Creates an opener of systems, which runs their programs on `threads` threads, and returns the
+/// result of `open` with this opener.
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,

@@ -31,8 +31,8 @@ use agent_kb::{Kb, NodeId, TypeId, distinct};
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED_VECTORS: usize = 4_096;
-/// Maximum number of texts that are checked for other words of the query, to choose among equally
-/// near corrections; each of these texts contains the correction.
+/// Maximum number of texts with a correction that are checked for the other words of the query, to
+/// choose among equally near corrections.
 const COMPARED_TEXTS: usize = 1_000;
 
 /// A knowledge base and its indexes, read-only and shared between threads.

@@ -363,8 +363,8 @@ impl QueryContext {
         Ok(Self { found, features, conditions, reading, asked })
     }
 
-    /// Removes the conditions unless the question is plain, for a query that a model has read: the
-    /// model states conditions of its own.
+    /// Removes the conditions of a query that a model has read, because the model states its own.
+    /// Keeps them if the query is a plain question.
     pub(super) fn without_conditions(mut self) -> Self {
         if self.reading.is_none() {
             self.conditions = self.conditions.cleared();

@@ -68,7 +68,7 @@ pub struct Depth {
 impl Depth {
     const DEFAULT: Self = Self { ends: SCORED };
 
-    /// Creates the depth of exactly the first `k` candidates, as STaRK's rerankers use.
+    /// Creates a depth of exactly the first `k` candidates, like that of STaRK's rerankers.
     pub fn exactly(k: usize) -> Self {
         Self { ends: [k; STAGES] }
     }

@@ -1,5 +1,6 @@
-//! `graph`: lexical and linked candidates, ranked by a trained network over the graph around the
-//! query. `qagnn`: candidates found by embeddings, ranked by such a network over names.
+//! `graph`: candidates found by words or links, ranked by a network that is trained on the graph
+//! around the query. `qagnn`: candidates found by embeddings, ranked by a network of the same kind
+//! whose inputs are the names of nodes.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! Clients, and the bounded number of slots that they share, such as for running jobs. With several
+//! Clients, and the limited slots that they share, such as the slots of running jobs. With several
 //! keys, one key takes at most half of the slots of a kind, so that no key shuts out other keys.
-//! Does not depend on what requests do.
+//! Knows nothing of the content of requests.
 
 use std::sync::Arc;
 

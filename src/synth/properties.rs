@@ -28,7 +28,7 @@ const DRAWS: usize = 8;
 /// Number of random words of a document that are drawn at a time; the rarest of them is used.
 const COMPARED: usize = 3;
 
-/// A few words of a gold answer's document, which all answers have.
+/// A few words of a gold answer's document that the documents of all its answers contain.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Property {
     /// The words, as written in the question.

@@ -1,7 +1,6 @@
-//! Renders the registry of tools: the file and the text shown to a language model, and the
-//! reference page for people. Also describes the schema of a base in words. The texts depend only
-//! on [`registry`] and the base; a test compares them with the files of the repository, and updates
-//! the files on request.
+//! Renders the registry of tools as prompt texts for language models, and as a reference page for
+//! people. Also describes the schema of a base in words. The texts depend only on [`registry`] and
+//! the base; a test compares them with the files of the repository, and updates these on request.
 
 use std::{cmp::Reverse, fmt::Write};
 

@@ -24,7 +24,7 @@ const QUERY_ROWS: usize = 32;
 /// Buffers of the forward pass, which a thread reuses for all its batches.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// The rows of the tokens before, between and after layers: `[n, hidden]`.
+    /// One row per token: the input of the next layer, and at the end the output: `[n, hidden]`.
     rows: Vec<f32>,
     /// Queries, keys and values of attention: `[n, 3 hidden]`.
     attended: Vec<f32>,

@@ -101,7 +101,7 @@ impl FieldVectors {
         Ok(self.vectors.verify()?)
     }
 
-    /// The fields and the nodes that have each.
+    /// The fields, each with the nodes that have it.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }

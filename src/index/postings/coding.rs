@@ -53,7 +53,7 @@ pub(super) fn quantized(share: f32) -> u8 {
 }
 
 /// For each value of a stored bound, the largest share of a word's weight that a posting with this
-/// bound can have under another BM25 setting.
+/// bound can have under a BM25 setting other than the one of the bounds.
 pub(super) struct Shares {
     of: [f32; 256],
     /// The factor in the formula of the share, `byte / (byte + factor * (STEPS - byte))`, which

@@ -172,7 +172,7 @@ impl ColumnKind {
         matches!(self, Self::Number | Self::Year)
     }
 
-    /// Whether rows can be grouped by the cells: by years or categories.
+    /// Whether rows can be grouped by cells of this kind: true for years and categories.
     pub fn groups(self) -> bool {
         matches!(self, Self::Category | Self::Categories | Self::Year)
     }

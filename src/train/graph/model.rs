@@ -31,8 +31,8 @@ pub struct ModelInfo {
     pub kinds: [usize; 2],
     /// Number of training queries with an answer in their working graph; training uses only these.
     pub taught: usize,
-    /// Number of validation queries with an answer in their working graph, and number of those with
-    /// an answer among all candidates of the knowledge base.
+    /// Number of validation queries with an answer in their working graph, and number of queries
+    /// with an answer among all candidates of the knowledge base.
     pub reached: [usize; 2],
 }
 
