@@ -559,8 +559,8 @@ impl Reading<'_> {
         if self.has(Cue::Differ) {
             return missing("a comparison within each row is not supported");
         }
-        let first =
-            self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
+        let is_first = |cue: Cue| matches!(cue, Cue::Best(..) | Cue::High | Cue::Low);
+        let first = self.top.is_some() || self.cues(false).any(|(_, cue)| is_first(cue));
         if let (true, Some(function)) = (first, self.function()) {
             return missing(format!(
                 "the {} of the top results is not computed; ask for them, or name a bound",

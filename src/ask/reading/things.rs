@@ -29,6 +29,9 @@ pub(super) enum Role {
     Nodes { nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
     /// A value of a field of the rows.
     Value(FieldValue),
+    /// A value of a field of the nodes at the end of a metapath from the rows: of the country of a
+    /// product's maker.
+    ValueOf(Vec<MetapathStep>, FieldValue),
 }
 
 impl Role {
@@ -41,10 +44,16 @@ impl Role {
                 end(steps) == end(others)
             }
             (Self::Value(one), Self::Value(other)) => one.field == other.field,
+            (Self::ValueOf(steps, one), Self::ValueOf(others, other)) => {
+                steps == others && one.field == other.field
+            }
             _ => false,
         }
     }
 }
+
+/// Maximum number of steps from the rows to nodes whose field has a mentioned value.
+const MAX_STEPS_TO_VALUE: usize = 2;
 
 /// A name in a question: the index of its mention, its text and its role.
 type Named = (usize, String, Role);
@@ -105,6 +114,9 @@ impl Reading<'_> {
                 }
                 (Role::Nodes { steps: last, .. }, Role::Nodes { steps, .. }) => {
                     last == steps && self.leads_to_one(self.rows, steps)
+                }
+                (Role::ValueOf(steps, _), own) => {
+                    own.is_like(last) && self.leads_to_one(self.rows, steps)
                 }
                 _ => false,
             };
@@ -293,12 +305,30 @@ impl Reading<'_> {
                 roles.push((String::new(), self.nodes_called(thing, Vec::new())));
             }
         }
+        if roles.is_empty() {
+            roles = self.values_of_linked(thing);
+        }
         match self.choose(roles, |own| own.0.clone()) {
             Some((_, role)) => Ok(role),
             None => {
                 missing(format!("nothing links {} to {:?}", kb.type_name(self.rows), thing.text))
             }
         }
+    }
+
+    /// Returns the roles of a name that is a value of a field of linked nodes: one for each field, and
+    /// each of the metapaths to its type that the question mentions most.
+    fn values_of_linked(&self, thing: &Thing) -> Vec<(String, Role)> {
+        let mut roles = Vec::new();
+        for value in thing.values.iter().filter(|value| value.kind != self.rows) {
+            let paths = self.schema.best_paths(self.rows, value.kind, &self.said);
+            for steps in paths.into_iter().filter(|steps| steps.len() <= MAX_STEPS_TO_VALUE) {
+                let way = metapath_in_words(self.kb, self.rows, steps.iter().copied());
+                let name = format!("{} of {way}", self.kb.field_name(value.field));
+                roles.push((name, Role::ValueOf(steps, value.clone())));
+            }
+        }
+        roles
     }
 
     /// Returns three sets of stems: of the words before a mention, of the words after it (both up
@@ -347,6 +377,9 @@ impl Reading<'_> {
             }
             Role::Value(FieldValue { field, key, .. }) => {
                 Test::Value { column: self.column(ColumnSpec::Field(field)), key }
+            }
+            Role::ValueOf(steps, FieldValue { field, key, .. }) => {
+                Test::Value { column: self.column(ColumnSpec::FieldOf { steps, field }), key }
             }
         }
     }

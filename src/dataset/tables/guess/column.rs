@@ -99,8 +99,10 @@ pub(super) fn id_text(row: &Row, column: &str) -> Option<String> {
 /// Whether a text is a number whose thousands are separated by commas. `None` if it is not, `false`
 /// if it may also be a list of numbers, such as `100,200`.
 fn grouped_number(text: &str) -> Option<bool> {
-    let (first, _) = text.split_once(',').filter(|_| quantity(text).is_some())?;
-    Some(first.len() < 3 || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b','))
+    let (first, rest) = text.split_once(',').filter(|_| quantity(text).is_some())?;
+    let has_three = |group: &str| group.bytes().take_while(u8::is_ascii_digit).count() == 3;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    rest.split(',').all(has_three).then_some(first.len() < 3 || !is_plain)
 }
 
 impl Column {
