@@ -415,12 +415,16 @@ const SORTS: &[&[&str]] = &[
     &["brand", "manufacturer", "maker", "producer", "company", "label"],
     &["color", "colour", "shade"],
     &["disease", "illness", "disorder"],
-    &["drug", "medicine", "medication", "medicament"],
+    &["drug", "medicine", "medication", "medicament", "med"],
     &["venue", "conference", "journal"],
     &["field", "topic", "subject", "discipline"],
     &["country", "nation"],
     &["movie", "film"],
     &["person", "people"],
+    &["customer", "client", "buyer"],
+    &["employee", "worker", "colleague"],
+    &["supplier", "vendor"],
+    &["student", "pupil"],
 ];
 
 /// Returns the synonyms of a folded word that names nodes of a type, such as `film` for `movies`,

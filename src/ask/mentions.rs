@@ -574,7 +574,14 @@ impl Reader<'_> {
             is_said.then_some((n, What::Cue(*cue)))
         });
         let all = types.chain(fields).chain(links).chain(phrases);
-        let (n, what) = all.min_by_key(|(n, _)| Reverse(*n))?;
+        // `since 2022` is a bound, also if a field is called `since`.
+        let bounds = |n: usize, what: &What| {
+            let behind = at + n;
+            matches!(what, What::Cue(Cue::Bound(_, true)))
+                && (self.tokens.get(behind).is_some_and(|token| token.number.is_some())
+                    || self.date(behind, taken).is_some())
+        };
+        let (n, what) = all.min_by_key(|(n, what)| (Reverse(*n), !bounds(*n, what)))?;
         Some((at + n, what))
     }
 

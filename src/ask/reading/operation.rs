@@ -364,6 +364,16 @@ impl Reading<'_> {
         before.next() == Some("by") || self.cue_beside(at, -1) == Some(Cue::Each)
     }
 
+    /// Whether a mention is the second of two types side by side after `per` or `each`, of which the
+    /// first was taken for the rows: `per occupied home`.
+    fn is_second_type(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).filter(|before| self.type_at(*before) == Some(self.rows));
+        before.is_some_and(|before| {
+            self.mentions.range(before).end == self.mentions.range(at).start
+                && self.cue_beside(before, -1) == Some(Cue::Each)
+        })
+    }
+
     /// Returns the only step from the rows, to another type, whose relation mention `at` names;
     /// `None` if there is no such step or several.
     fn only_step(&self, at: usize) -> Option<MetapathStep> {
@@ -463,7 +473,15 @@ impl Reading<'_> {
 
     /// Refuses a question that asks for the difference between numbers.
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
-        if self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
+        let words = self.own_words();
+        // `how many more homes does A have than B`
+        let asks_more = self.numbers.is_empty()
+            && words.windows(3).any(|three| {
+                three[0] == "how"
+                    && ["many", "much"].contains(&three[1])
+                    && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&three[2])
+            });
+        if asks_more || self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             return missing("differences are not computed; ask which is higher");
         }
         Ok(())
@@ -606,6 +624,9 @@ impl Reading<'_> {
             return missing(COUNTED_TWICE);
         }
         let parting = parts.groups.iter().find(|(at, _)| self.is_parting(*at));
+        if parts.groups.iter().any(|(at, _)| self.is_second_type(*at)) {
+            return missing("two types follow \"per\"; name one");
+        }
         match parting.or(parts.groups.first()) {
             Some(&(_, group)) if each => {
                 let part = self.date_part(group);

@@ -199,6 +199,7 @@ fn numbers_per_group_are_groups() {
 fn a_number_of_another_question_is_no_answer() {
     refused(desk(), "Which employee has the highest hours on average?", "mean");
     refused(desk(), "What share of all hours of employees is in Sales?", "shares of a total");
+    refused(desk(), "How many more tickets does C have than C++?", "differences");
     // Tickets are opened and ended; the latter is not their age.
     assert!(ask("Which is the oldest ticket?").unwrap().told.contains("opened"));
     for question in ["most common language", "the most common languages of all tickets"] {
