@@ -192,7 +192,8 @@ impl Cue {
 
 const PRICE: &[&str] = &["price", "cost"];
 pub(crate) const TIME: &[&str] = &["year", "date"];
-const RATING: &[&str] = &["rating", "score", "stars"];
+/// Names of fields whose highest value is the best.
+pub(crate) const RATING: &[&str] = &["rating", "score", "stars"];
 const CITED: &[&str] = &["citations", "citation"];
 
 /// Phrases by their meaning, separated by `, `; words are folded and separated by one space.

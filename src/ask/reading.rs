@@ -146,6 +146,7 @@ pub(crate) fn read(
     reading.use_dates()?;
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
+    reading.is_computed()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
     let read = match reading.plan_of_any(kinds) {

@@ -3,7 +3,7 @@
 use crate::{
     AskError,
     kind::Kind,
-    lexicon::{Bound, Cue, Function},
+    lexicon::{Bound, Cue, Function, RATING},
     mentions::What,
     missing,
     plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
@@ -471,17 +471,61 @@ impl Reading<'_> {
         })
     }
 
+    /// Refuses a question that no kind of question answers, whatever its rows: one for a difference
+    /// (`how many more homes does A have than B`), for the mean of single values (`which incident is
+    /// the dearest on average`), or for the best value of a field that is no rating.
+    pub(super) fn is_computed(&self) -> Result<(), AskError> {
+        let words = self.own_words();
+        let asks_more = words.windows(4).any(|own| {
+            own[0] == "how"
+                && ["many", "much"].contains(&own[1])
+                && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&own[2])
+                && own[3] != "than"
+        });
+        if asks_more && !self.changed.contains(&true) {
+            return missing("differences are not computed; ask which is higher");
+        }
+        for (at, _) in self.cues(false) {
+            let said = self.said_at(at);
+            if ["best", "worst"].contains(&said.as_str())
+                && let Some(next) = self.beside(at, 1)
+                && let Some([(field, _), ..]) = self.fields_at(next)
+                && !self.schema.is_called(self.schema.field(*field), RATING)
+            {
+                return missing(format!(
+                    "cannot tell whether the {said} {:?} is the highest or the lowest",
+                    self.said_at(next)
+                ));
+            }
+        }
+        let mentions = 0..self.mentions.all.len();
+        let is_own = |kind: TypeId| kind == self.rows;
+        let is_number = |field: FieldId| {
+            self.schema.sample(self.rows, field).is_some_and(|sample| sample.kind.is_number())
+        };
+        let implied = self.extreme().map(|(_, names)| self.implied(self.rows, names).is_some());
+        let has_number = implied == Some(true)
+            || mentions.clone().any(|at| {
+                self.fields_at(at).is_some_and(|own| own.iter().any(|(field, _)| is_number(*field)))
+            });
+        let is_single = mentions.clone().any(|at| self.type_at(at).is_some_and(is_own))
+            && !mentions
+                .clone()
+                .any(|at| self.is_group(at) || matches!(self.what(at), Some(What::Links(_))));
+        // `the highest average rating` may be a field of averages.
+        let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
+        match is_mean && implied.is_some() && has_number && is_single {
+            true => missing(format!(
+                "each {} has one value, so that there is no mean; name the groups",
+                self.kb.type_name(self.rows)
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a question that asks for the difference between numbers.
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
-        let words = self.own_words();
-        // `how many more homes does A have than B`
-        let asks_more = self.numbers.is_empty()
-            && words.windows(3).any(|three| {
-                three[0] == "how"
-                    && ["many", "much"].contains(&three[1])
-                    && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&three[2])
-            });
-        if asks_more || self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
+        if self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             return missing("differences are not computed; ask which is higher");
         }
         Ok(())
@@ -577,8 +621,8 @@ impl Reading<'_> {
         if self.has(Cue::Differ) {
             return missing("a comparison within each row is not supported");
         }
-        let is_first = |cue: Cue| matches!(cue, Cue::Best(..) | Cue::High | Cue::Low);
-        let first = self.top.is_some() || self.cues(false).any(|(_, cue)| is_first(cue));
+        let first =
+            self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {
             return missing(format!(
                 "the {} of the top results is not computed; ask for them, or name a bound",

@@ -80,10 +80,7 @@ impl Reading<'_> {
                 })
             }
             (Asked::Number, Some(column)) => Ok(Operation::Number(Measure::Of(extreme, column))),
-            (Asked::Rows, Some(column)) => {
-                self.is_no_mean_of_one(column)?;
-                Ok(Operation::First { column, high, top })
-            }
+            (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
             _ => self.no_number(),
         }
     }
@@ -115,21 +112,6 @@ impl Reading<'_> {
         match self.counted.iter().any(is_own) {
             true => missing("cannot tell what is ranked; name its type"),
             false => Ok(()),
-        }
-    }
-
-    /// Refuses the mean or median of a field of single rows: `which incident is the dearest on
-    /// average`.
-    fn is_no_mean_of_one(&self, column: usize) -> Result<(), AskError> {
-        let function = self.function();
-        let is_mean = matches!(function, Some(Function::Mean | Function::Median));
-        match (function, &self.columns[column]) {
-            (Some(function), ColumnSpec::Field(_)) if is_mean => missing(format!(
-                "each {} has one value, so that there is no {}; name the groups",
-                self.kb.type_name(self.rows),
-                function.name()
-            )),
-            _ => Ok(()),
         }
     }
 

@@ -89,7 +89,10 @@ impl Reading<'_> {
         };
         let is_subject: Vec<bool> = roles.iter().map(is_subject).collect();
         // `the total number of side effects of A and B`: of either.
-        let sums = self.function() == Some(Function::Sum);
+        let is_total = |(at, cue): (usize, Cue)| {
+            cue == Cue::Of(Function::Sum) || self.said_at(at).starts_with("total ")
+        };
+        let sums = self.cues(false).any(is_total);
         // Names joined by `or`, and whether they are negated.
         let mut alternatives: Vec<(Vec<Named>, bool)> = Vec::new();
         for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
