@@ -178,7 +178,7 @@ fn an_invalid_file_of_templates_is_an_error_with_a_remedy() {
     for (text, expected) in [
         ("{".to_owned(), "my.json: EOF"),
         (r#"{"templates": []}"#.to_owned(), "holds no templates"),
-        (entry(r#"["author"]"#, ""), "relation, direction and type"),
+        (entry(r#"["author"]"#, ""), "relation, direction, type"),
         (entry(&writes.replace("out", "up"), ""), "has direction \"up\""),
         (entry(writes, r#", "quantifier": "most""#), "has quantifier \"most\""),
         (entry(writes, r#", "quantifier": "not_exists""#), "has branch 0 that does not lead"),

@@ -236,7 +236,7 @@ fn what_cannot_be_run_is_said_with_file_and_remedy() {
     for (file, find, replace, expected) in [
         ("config.json", "\"bert\"", "\"t5\"", "architecture \"t5\" is not supported"),
         ("config.json", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"silu\"", "\"silu\""),
-        ("config.json", "\"num_attention_heads\": 2", "\"num_attention_heads\": 4", "4 heads"),
+        ("config.json", "\"num_attention_heads\": 2", "\"num_attention_heads\": 4", "which is 4"),
         ("config.json", "\"hidden_size\": 32", "\"hidden_size\": 40", "hidden_size is 40"),
         ("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 65", "up to 64"),
         ("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "encoder.layer.2"),
