@@ -282,8 +282,8 @@ fn mixed(ranking: Ranking, others: [(f32, &Ranking); 2]) -> Ranking {
     mixed.ranking().into_iter().map(|pair| pair.0).zip(scores).collect()
 }
 
-/// Joins the rankings of members by reciprocal rank fusion. A node's score is the mean of `1 / (60
-/// + rank)` over the members, with 0 for a member that lacks the node. Scores are scaled so that a
+/// Joins the rankings of members by reciprocal rank fusion. A node's score is the mean over the
+/// members of `1 / (60 + rank)`, 0 for a member that lacks the node. Scores are scaled so that a
 /// node at rank 1 of all members has the score 1. Best first, ties by ascending id. The ranking of
 /// a single member is unchanged.
 fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
