@@ -14,6 +14,7 @@ mod dates;
 mod joining;
 mod numbers;
 mod operation;
+mod refusals;
 mod rows;
 mod share;
 mod superlative;
@@ -145,8 +146,10 @@ pub(crate) fn read(
     reading.use_numbers()?;
     reading.use_dates()?;
     reading.is_one_question()?;
+    reading.refuse_difference()?;
     reading.rows = reading.choose_rows()?;
-    reading.is_computed()?;
+    reading.refuse_vague_extreme()?;
+    reading.refuse_mean_of_one()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
     let read = match reading.plan_of_any(kinds) {

@@ -161,7 +161,7 @@ impl Reading<'_> {
         {
             return Err(AskError::NoTable);
         }
-        self.all_is_used(&parts, &operation, None)?;
+        self.refuse_unused(&parts, &operation, None)?;
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 

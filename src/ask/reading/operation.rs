@@ -3,7 +3,7 @@
 use crate::{
     AskError,
     kind::Kind,
-    lexicon::{Bound, Cue, Function, RATING},
+    lexicon::{Bound, Cue, Function},
     mentions::What,
     missing,
     plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
@@ -23,9 +23,6 @@ pub(super) const YES_NO: [&str; 14] = [
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
     "could",
 ];
-
-/// Words that may refer to the whole base although they are names of fields.
-const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
 /// Message that refuses the total over nodes to which several rows may link.
 pub(super) const COUNTED_TWICE: &str = "nodes that several rows link to would be counted more than \
@@ -89,7 +86,7 @@ impl Reading<'_> {
             Kind::Variance => self.spread(&mut parts),
             Kind::Descriptive => self.relation(&parts),
         }?;
-        self.all_is_used(&parts, &operation, supposed.as_ref())?;
+        self.refuse_unused(&parts, &operation, supposed.as_ref())?;
         Ok(self.planned(kind, parts, operation, supposed))
     }
 
@@ -335,7 +332,7 @@ impl Reading<'_> {
 
     /// Whether the rows may be grouped by the type or field in a mention: a type other than the
     /// rows', a field of categories, or, after `which`, `each` or `by`, a field of years.
-    fn is_group(&self, at: usize) -> bool {
+    pub(super) fn is_group(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
             Some(What::Relation) => self.follows_by(at) && self.only_step(at).is_some(),
@@ -471,84 +468,6 @@ impl Reading<'_> {
         })
     }
 
-    /// Refuses a question that no kind of question answers, whatever its rows: one for a difference
-    /// (`how many more homes does A have than B`), for the mean of single values (`which incident is
-    /// the dearest on average`), or for the best value of a field that is no rating.
-    pub(super) fn is_computed(&self) -> Result<(), AskError> {
-        let words = self.own_words();
-        let asks_more = words.windows(4).any(|own| {
-            own[0] == "how"
-                && ["many", "much"].contains(&own[1])
-                && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&own[2])
-                && own[3] != "than"
-        });
-        if asks_more && !self.changed.contains(&true) {
-            return missing("differences are not computed; ask which is higher");
-        }
-        for (at, _) in self.cues(false) {
-            let said = self.said_at(at);
-            if ["best", "worst"].contains(&said.as_str())
-                && let Some(next) = self.beside(at, 1)
-                && let Some([(field, _), ..]) = self.fields_at(next)
-                && !self.schema.is_called(self.schema.field(*field), RATING)
-            {
-                return missing(format!(
-                    "cannot tell whether the {said} {:?} is the highest or the lowest",
-                    self.said_at(next)
-                ));
-            }
-        }
-        let mentions = 0..self.mentions.all.len();
-        let is_own = |kind: TypeId| kind == self.rows;
-        let is_number = |field: FieldId| {
-            self.schema.sample(self.rows, field).is_some_and(|sample| sample.kind.is_number())
-        };
-        let implied = self.extreme().map(|(_, names)| self.implied(self.rows, names).is_some());
-        let has_number = implied == Some(true)
-            || mentions.clone().any(|at| {
-                self.fields_at(at).is_some_and(|own| own.iter().any(|(field, _)| is_number(*field)))
-            });
-        let is_single = mentions.clone().any(|at| self.type_at(at).is_some_and(is_own))
-            && !mentions
-                .clone()
-                .any(|at| self.is_group(at) || matches!(self.what(at), Some(What::Links(_))));
-        // `the highest average rating` may be a field of averages.
-        let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
-        match is_mean && implied.is_some() && has_number && is_single {
-            true => missing(format!(
-                "each {} has one value, so that there is no mean; name the groups",
-                self.kb.type_name(self.rows)
-            )),
-            false => Ok(()),
-        }
-    }
-
-    /// Refuses a question that asks for the difference between numbers.
-    pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
-        if self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
-            return missing("differences are not computed; ask which is higher");
-        }
-        Ok(())
-    }
-
-    /// Refuses a comparison with a property of the same row: `at another site than their manager`.
-    fn is_no_comparison(&self) -> Result<(), AskError> {
-        for (at, cue) in self.cues(false) {
-            let next = self.what_beside(at, 1);
-            if cue == Cue::Versus
-                && self.said_at(at) == "than"
-                && !matches!(next, Some(What::Number(..) | What::Date(_)))
-            {
-                let behind = self.beside(at, 1).map_or(String::new(), |next| self.said_at(next));
-                return missing(format!(
-                    "a comparison with {behind:?} of each row is not supported; name what to \
-                     compare with"
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Whether the question has a comparative but no number that bounds a value.
     fn compares(&self) -> bool {
         let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
@@ -605,7 +524,7 @@ impl Reading<'_> {
     }
 
     /// Whether the type in a mention is on the metapath from a named node to the rows.
-    fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
+    pub(super) fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
         let mut steps = parts.conditions.iter().flat_map(|(_, one)| &one.steps);
         self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
     }
@@ -616,8 +535,7 @@ impl Reading<'_> {
         if self.asks_for_test() || self.compares() || asks_who {
             return Err(AskError::NoTable);
         }
-        self.is_no_difference()?;
-        self.is_no_comparison()?;
+        self.refuse_own_comparison()?;
         if self.has(Cue::Differ) {
             return missing("a comparison within each row is not supported");
         }
@@ -735,9 +653,6 @@ impl Reading<'_> {
         if self.asks_for_test() || self.has(Cue::HowMany) && asked.is_none() {
             return Err(AskError::NoTable);
         }
-        if asked.is_none() {
-            self.is_no_difference()?;
-        }
         if parts.subjects.len() < 2 {
             return missing("a comparison needs two or more subjects");
         }
@@ -820,61 +735,6 @@ impl Reading<'_> {
             &[(_, one), (_, other), ..] => Ok(Operation::Relate(one, other)),
             _ => self.no_number(),
         }
-    }
-
-    /// Refuses a plan that ignores a type, field or name that the question mentions.
-    pub(super) fn all_is_used(
-        &self,
-        parts: &Parts,
-        operation: &Operation,
-        supposed: Option<&Change>,
-    ) -> Result<(), AskError> {
-        let mut used = operation.columns();
-        used.extend(parts.filters.iter().flat_map(|(_, test)| test.columns()));
-        used.extend(supposed.into_iter().flat_map(Change::columns));
-        let passes = |at: usize| {
-            let mut steps = used.iter().flat_map(|column| self.columns[*column].steps());
-            self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
-                || self.is_on_the_way(at, parts)
-        };
-        for (at, column) in parts.groups.iter().chain(&parts.measures) {
-            if !used.contains(column) && !passes(*at) {
-                let said = self.said_at(*at);
-                return missing(format!("cannot tell how {said:?} relates to the question"));
-            }
-        }
-        // In `depend on a library and a package`, the rows are linked to other rows.
-        let is_other = |at: &usize| {
-            self.type_at(*at) == Some(self.rows)
-                && !self.counted.contains_key(at)
-                && self.beside(*at, -1).is_some_and(|before| {
-                    self.type_at(before).is_some_and(|kind| kind != self.rows)
-                        && self.is_said_between(before, *at, &["and"])
-                })
-        };
-        if let Some(at) = (0..self.mentions.all.len()).find(is_other) {
-            let said = self.said_at(at);
-            return missing(format!("cannot tell how {said:?} relates to the question"));
-        }
-        if !parts.subjects.is_empty() {
-            return missing("several subjects are named, but not compared");
-        }
-        self.fields_are_of_rows()
-    }
-
-    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
-    fn fields_are_of_rows(&self) -> Result<(), AskError> {
-        for at in 0..self.mentions.all.len() {
-            let Some(fields) = self.fields_at(at) else { continue };
-            let is_said = self.bound.contains_key(&at) || self.bounded.contains(&at);
-            let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
-            let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
-            if !is_said && !is_base && !fields.iter().any(is_of_rows) {
-                let rows = self.kb.type_name(self.rows);
-                return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
-            }
-        }
-        Ok(())
     }
 }
 

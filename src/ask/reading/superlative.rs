@@ -34,7 +34,6 @@ impl Reading<'_> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
             return missing("no maximum or minimum is named");
         };
-        self.is_no_difference()?;
         self.ranks_another_type()?;
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);

@@ -1,0 +1,155 @@
+//! Refuses questions that a plan would answer with another result than the one requested, and plans
+//! that ignore a part of their question.
+
+use agent_kb::{FieldId, TypeId};
+
+use crate::{
+    AskError,
+    lexicon::{Cue, RATING},
+    mentions::What,
+    missing,
+    plan::{Change, Operation},
+    reading::{Reading, operation::Parts},
+};
+
+/// Words that may refer to the whole base although they are names of fields.
+const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
+
+impl Reading<'_> {
+    /// Refuses a question that asks for the difference between numbers: `how many more homes does A
+    /// have than B`.
+    pub(super) fn refuse_difference(&self) -> Result<(), AskError> {
+        let asks_more = self.own_words().windows(4).any(|own| {
+            own[0] == "how"
+                && ["many", "much"].contains(&own[1])
+                && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&own[2])
+                && own[3] != "than"
+        });
+        // `Is there a difference` asks for a test.
+        let is_named = !self.is_yes_no()
+            && !self.asks_for_test()
+            && self.cues(false).any(|(at, _)| self.said_at(at) == "difference");
+        match is_named || asks_more && !self.changed.contains(&true) {
+            true => missing("differences are not computed; ask which is higher"),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a question for the best or worst value of a field that is no rating.
+    pub(super) fn refuse_vague_extreme(&self) -> Result<(), AskError> {
+        for (at, _) in self.cues(false) {
+            let said = self.said_at(at);
+            if ["best", "worst"].contains(&said.as_str())
+                && let Some(next) = self.beside(at, 1)
+                && let Some([(field, _), ..]) = self.fields_at(next)
+                && !self.schema.is_called(self.schema.field(*field), RATING)
+            {
+                return missing(format!(
+                    "cannot tell whether the {said} {:?} is the highest or the lowest",
+                    self.said_at(next)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a question for the mean of single values: `which incident is the dearest on average`.
+    pub(super) fn refuse_mean_of_one(&self) -> Result<(), AskError> {
+        let mentions = 0..self.mentions.all.len();
+        let is_number = |field: FieldId| {
+            self.schema.sample(self.rows, field).is_some_and(|sample| sample.kind.is_number())
+        };
+        let Some((_, names)) = self.extreme() else { return Ok(()) };
+        let has_number = self.implied(self.rows, names).is_some()
+            || mentions.clone().any(|at| {
+                self.fields_at(at).is_some_and(|own| own.iter().any(|(field, _)| is_number(*field)))
+            });
+        let is_own = |kind: TypeId| kind == self.rows;
+        let is_single = mentions.clone().any(|at| self.type_at(at).is_some_and(is_own))
+            && !mentions
+                .clone()
+                .any(|at| self.is_group(at) || matches!(self.what(at), Some(What::Links(_))));
+        // `the highest average rating` may be a field of averages.
+        let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
+        match is_mean && has_number && is_single {
+            true => missing(format!(
+                "each {} has one value, so that there is no mean; name the groups",
+                self.kb.type_name(self.rows)
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a comparison with a property of the same row: `at another site than their manager`.
+    pub(super) fn refuse_own_comparison(&self) -> Result<(), AskError> {
+        for (at, cue) in self.cues(false) {
+            let next = self.what_beside(at, 1);
+            if cue == Cue::Versus
+                && self.said_at(at) == "than"
+                && !matches!(next, Some(What::Number(..) | What::Date(_)))
+            {
+                let behind = self.beside(at, 1).map_or(String::new(), |next| self.said_at(next));
+                return missing(format!(
+                    "a comparison with {behind:?} of each row is not supported; name what to \
+                     compare with"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a plan that ignores a type, field or name that the question mentions.
+    pub(super) fn refuse_unused(
+        &self,
+        parts: &Parts,
+        operation: &Operation,
+        supposed: Option<&Change>,
+    ) -> Result<(), AskError> {
+        let mut used = operation.columns();
+        used.extend(parts.filters.iter().flat_map(|(_, test)| test.columns()));
+        used.extend(supposed.into_iter().flat_map(Change::columns));
+        let passes = |at: usize| {
+            let mut steps = used.iter().flat_map(|column| self.columns[*column].steps());
+            self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
+                || self.is_on_the_way(at, parts)
+        };
+        for (at, column) in parts.groups.iter().chain(&parts.measures) {
+            if !used.contains(column) && !passes(*at) {
+                let said = self.said_at(*at);
+                return missing(format!("cannot tell how {said:?} relates to the question"));
+            }
+        }
+        // In `depend on a library and a package`, the rows are linked to other rows.
+        let is_other = |at: &usize| {
+            self.type_at(*at) == Some(self.rows)
+                && !self.counted.contains_key(at)
+                && self.beside(*at, -1).is_some_and(|before| {
+                    self.type_at(before).is_some_and(|kind| kind != self.rows)
+                        && self.is_said_between(before, *at, &["and"])
+                })
+        };
+        if let Some(at) = (0..self.mentions.all.len()).find(is_other) {
+            let said = self.said_at(at);
+            return missing(format!("cannot tell how {said:?} relates to the question"));
+        }
+        if !parts.subjects.is_empty() {
+            return missing("several subjects are named, but not compared");
+        }
+        self.refuse_foreign_fields()
+    }
+
+    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
+    fn refuse_foreign_fields(&self) -> Result<(), AskError> {
+        for at in 0..self.mentions.all.len() {
+            let Some(fields) = self.fields_at(at) else { continue };
+            let is_said = self.bound.contains_key(&at) || self.bounded.contains(&at);
+            let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
+            let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
+            if !is_said && !is_base && !fields.iter().any(is_of_rows) {
+                let rows = self.kb.type_name(self.rows);
+                return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
+            }
+        }
+        Ok(())
+    }
+}
