@@ -35,8 +35,6 @@ mod manual;
 mod mcp;
 mod opener;
 mod optimize;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod printer;
 mod program;
 mod progress;
@@ -504,7 +502,7 @@ fn start_log(verbose: u8) -> impl Sized {
         .without_time()
         .with_filter(filter);
     #[cfg(feature = "otlp")]
-    let (spans, export) = otlp::layer().unzip();
+    let (spans, export) = agent_remote::otlp::layer().unzip();
     #[cfg(not(feature = "otlp"))]
     let (spans, export) = (None::<tracing_subscriber::layer::Identity>, ());
     // Fails only if a log is already installed.

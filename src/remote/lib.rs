@@ -18,6 +18,8 @@ mod account;
 mod attempt;
 mod circuit_breaker;
 mod failure;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod rate_limiter;
 mod requester;
 mod retry;

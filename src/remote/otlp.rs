@@ -17,7 +17,7 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const EXPORTED: &str = "agent=info";
 
 /// Guard that, when dropped, sends the spans that are not sent yet.
-pub(super) struct Export(SdkTracerProvider);
+pub struct Export(SdkTracerProvider);
 
 impl Drop for Export {
     fn drop(&mut self) {
@@ -28,7 +28,7 @@ impl Drop for Export {
 
 /// Returns a layer that sends spans, and a guard to keep until the process ends. `None` if
 /// [`ENDPOINT`] is not set or the exporter cannot be built.
-pub(super) fn layer<S>() -> Option<(impl Layer<S>, Export)>
+pub fn layer<S>() -> Option<(impl Layer<S>, Export)>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
@@ -44,7 +44,7 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     // Building any HTTP client of this program installs the TLS provider that the exporter needs.
-    agent_remote::http_client(|settings| settings).ok()?;
+    crate::http_client(|settings| settings).ok()?;
     let exporter = exporter.build().ok()?;
     let provider = SdkTracerProvider::builder()
         .with_resource(Resource::builder().with_service_name("agent").build())
