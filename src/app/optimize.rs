@@ -202,7 +202,7 @@ impl Request {
 
     fn perform_with(&self, open: impl FnOnce() -> Result<Data>, app: &App) -> Result<Reply> {
         self.check(app)?;
-        let programs = programs::read_programs(&self.program, self.sandbox, self.dry_run, app)?;
+        let programs = programs::read_programs(&self.program, self.sandbox, app)?;
         if self.dry_run {
             return Ok(Reply::Planned(plan::forecast(self, app)?));
         }

@@ -48,8 +48,7 @@ pub(super) fn go_on_with(
 }
 
 /// Reads the user's programs, each once, in the given order. Compiles each and reads its
-/// parameters, so that a malformed program fails before a run. Does not cache compiled code in a
-/// dry run.
+/// parameters, so that a malformed program fails before a run.
 ///
 /// # Errors
 /// If there are too many programs, if they are too long together, or if a program cannot be read or
@@ -57,7 +56,6 @@ pub(super) fn go_on_with(
 pub(super) fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,
-    is_dry_run: bool,
     app: &App,
 ) -> Result<Vec<UserProgram>> {
     let mut programs: Vec<UserProgram> = Vec::new();
@@ -69,10 +67,7 @@ pub(super) fn read_programs(
         let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
         return Err(AppError::usage(why));
     }
-    let mut sandbox = sandbox.places(app)?.of(Origin::Elsewhere);
-    if is_dry_run {
-        sandbox.code_dir = None;
-    }
+    let sandbox = sandbox.places(app)?.of(Origin::Elsewhere);
     let workers = Workers::new(1).context("cannot start a thread for programs")?;
     let sandbox = ChosenSandbox::new(Arc::new(workers), &sandbox);
     for path in files {
