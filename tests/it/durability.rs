@@ -35,7 +35,7 @@ const SCALE: f64 = 0.0002;
 /// Queries that are kept, by split.
 const KEPT: [(&str, usize); 3] = [("train", 16), ("val", 8), ("test", 2)];
 /// Kills at random moments; `AGENT_TEST_KILLS` overrides.
-const KILLS: usize = 100;
+const KILLS: usize = 20;
 /// Longest wait for anything a run does; reached only when it hangs.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Longest time from a signal to the end.

@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::support::World;
 
 /// Runs where nothing helps.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 40;
 /// Runs where a change helps.
 const HELPED_SEEDS: u64 = 6;
 /// How many of these are accepted at least; by chance so many are with a chance of 0.002.

@@ -14,7 +14,7 @@ use agent::bundle::{Bundle, MAX_CATEGORIES, Member, router::Router};
 
 use crate::{
     bundles::{SEARCHES, world_with},
-    support::{Ran, World},
+    support::{Ran, World, state},
 };
 
 const IN_PROCESS: &str = "programs in Rhai run in this process";
@@ -65,6 +65,16 @@ fn a_bundle_of_a_stranger_runs_inside_webassembly_in_every_command() {
     assert_eq!(place(&world.run(run)), IN_WASM);
 }
 
+/// Copies the code that other tests compiled into the state directory of a user of this test.
+fn share_code(user: &Path) {
+    fs::create_dir_all(user.join("code")).unwrap();
+    for file in fs::read_dir(state().join("code")).into_iter().flatten() {
+        let file = file.unwrap();
+        // A file that another test is just replacing is compiled anew.
+        let _ = fs::copy(file.path(), user.join("code").join(file.file_name()));
+    }
+}
+
 #[test]
 fn what_was_frozen_here_is_trusted_here_alone() {
     let world = World::shop();
@@ -87,6 +97,9 @@ fn what_was_frozen_here_is_trusted_here_alone() {
     }
     let resume = ["optimize", "--dataset", "shop", "--run", "run", "--resume"];
     assert_eq!(place(&run(&here, &resume)), IN_PROCESS);
+    for state in [&here, &there] {
+        share_code(state);
+    }
 
     // Who copies the home gets neither the notes nor the key.
     assert_eq!(place(&run(&there, &query)), IN_WASM);
@@ -116,6 +129,7 @@ fn programs_of_others_are_not_trusted_once_they_are_frozen() {
     let program = "//! category: mine\nfn retrieve(query, candidates, params) { search(query, \"product\", 20) }";
     fs::write(world.path("mine.rhai"), program).unwrap();
     // What another run froze here, whatever it holds, is noted elsewhere.
+    share_code(&world.path("state"));
     let run = |args: &[&str]| {
         let mut command = world.command(["-v"].into_iter().chain(args.iter().copied()));
         Ran::of(command.env("AGENT_STATE", world.path("state")).output().unwrap())
