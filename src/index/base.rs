@@ -1,6 +1,7 @@
 //! An opened knowledge base with all its indexes, for tools and retrievers.
 
 use std::{
+    any::{self, Any},
     borrow::Cow,
     collections::HashMap,
     ops::Range,
@@ -58,6 +59,7 @@ pub struct IndexedBase {
     index_dir: PathBuf,
     name: String,
     cached_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
+    derived: Mutex<HashMap<any::TypeId, Arc<dyn Any + Send + Sync>>>,
     spelling: Spelling,
     fingerprint: String,
 }
@@ -112,9 +114,22 @@ impl IndexedBase {
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
             cached_vectors: Mutex::default(),
+            derived: Mutex::default(),
             spelling: Spelling::default(),
             query: OnceLock::new(),
             kb,
+        })
+    }
+
+    /// Returns what `derive` computes from this base, one value per type `T`: computed at first use
+    /// and kept as long as the base. Threads that ask for it at the same time may each compute it.
+    pub fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(&Self) -> T) -> Arc<T> {
+        let lock = || self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&any::TypeId::of::<T>()).cloned();
+        known.and_then(|value| value.downcast().ok()).unwrap_or_else(|| {
+            let value = Arc::new(derive(self));
+            lock().insert(any::TypeId::of::<T>(), value.clone());
+            value
         })
     }
 

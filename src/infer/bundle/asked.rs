@@ -43,25 +43,29 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     if sought.is_empty() {
         return Vec::new();
     }
-    let synonyms = synonyms(&base.stems, "type", base.kb.types());
-    let stem = |word: &str| base.stems.stem(word).into_owned();
-    let heads: Vec<Vec<String>> = base
-        .kb
-        .types()
-        .iter()
-        .zip(&synonyms)
-        .map(|(name, Synonyms { means, .. })| {
-            head_words(name).iter().map(|word| stem(word)).chain(means.iter().cloned()).collect()
-        })
-        .collect();
+    let heads = base.derived(Heads::new);
     let types = |word: &str| -> Vec<TypeId> {
-        let stem = stem(word);
-        let named = (0u16..).zip(&heads).filter(|(_, heads)| heads.contains(&stem));
+        let stem = base.stems.stem(word).into_owned();
+        let named = (0u16..).zip(&heads.0).filter(|(_, heads)| heads.contains(&stem));
         named.map(|pair| TypeId(pair.0)).collect()
     };
     let mut asked = first_head(&sought, types);
     asked.retain(|kind| candidates.contains(kind));
     asked
+}
+
+/// For each type, the stems of the heads of its name and of their synonyms.
+struct Heads(Vec<Vec<String>>);
+
+impl Heads {
+    fn new(base: &IndexedBase) -> Self {
+        let synonyms = synonyms(&base.stems, "type", base.kb.types());
+        let of_type = |(name, Synonyms { means, .. }): (&String, Synonyms)| {
+            let own = head_words(name).into_iter().map(|word| base.stems.stem(&word).into_owned());
+            own.chain(means).collect()
+        };
+        Self(base.kb.types().iter().zip(synonyms).map(of_type).collect())
+    }
 }
 
 /// Returns the heads of a type's name, in lower case: "process" of `biological_process`, "gene" and

@@ -24,7 +24,7 @@ mod phrases;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, ops::Range};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, ops::Range, sync::Arc};
 
 use crate::bundle::{
     conditions::{
@@ -151,11 +151,11 @@ struct Reader<'a> {
     text: &'a str,
     words: Vec<Word<'a>>,
     mentions: Vec<ExactMention>,
-    schema: Schema,
+    schema: Arc<Schema>,
     /// The types that the question asks for, if any.
     wanted: Option<Vec<TypeId>>,
     /// Fields of dates and numbers.
-    fields: Vec<Field>,
+    fields: Arc<Vec<Field>>,
     found: Vec<Condition>,
     /// Ranges of positions in `words` that belong to conditions.
     used: Vec<Range<usize>>,
@@ -298,7 +298,7 @@ impl Conditions {
     pub fn by_date(&self, base: &IndexedBase, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
         let newest_first = self.newest_first?;
         let kind = base.kb.node_type(*nodes.first()?);
-        let fields = fields_of(&base.kb);
+        let fields = fields_of(base);
         let dated: Vec<&Field> = fields
             .iter()
             .filter(|field| field.kind == Kind::Date && field.types.contains(&kind))
@@ -333,8 +333,13 @@ fn date_or_year(text: &str) -> Option<String> {
     date(text).or_else(|| as_year(text.trim()).map(|_| text.trim().to_owned()))
 }
 
+/// Returns the fields of dates and numbers of a base; computed at first use.
+fn fields_of(base: &IndexedBase) -> Arc<Vec<Field>> {
+    base.derived(|base| sampled_fields(&base.kb))
+}
+
 /// Finds the fields of dates and numbers, each with its types, by the values of sampled nodes.
-fn fields_of(kb: &Kb) -> Vec<Field> {
+fn sampled_fields(kb: &Kb) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for at in 0..kb.types().len() {
         let of = TypeId(at as u16);
@@ -414,9 +419,9 @@ impl<'a> Reader<'a> {
             range,
         };
         let words: Vec<Word<'a>> = words.into_iter().enumerate().map(word).collect();
-        let schema = Schema::new(base);
+        let schema = Schema::of(base);
         let wanted = wanted(base, &schema, &words);
-        let fields = fields_of(&base.kb);
+        let fields = fields_of(base);
         let (found, used, newest_first, excluded, literals, negated) = Default::default();
         Self {
             base,

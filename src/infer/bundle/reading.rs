@@ -20,7 +20,10 @@ mod lexicon;
 mod model;
 mod soft;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +174,7 @@ pub struct Question {
     /// Stems after the last name.
     after: Vec<String>,
     /// The words of the base's schema.
-    pub(super) schema: Schema,
+    pub(super) schema: Arc<Schema>,
 }
 
 /// Formats a metapath, such as `brand <-has_brand- product`.
@@ -183,7 +186,7 @@ impl Question {
     /// Splits a text into names and other words. Unquoted lower-case names that consist of words of
     /// the schema do not count as names.
     pub fn new(base: &IndexedBase, text: &str) -> Self {
-        let schema = Schema::new(base);
+        let schema = Schema::of(base);
         let words: Vec<_> = name_words(text).collect();
         let stem = |at: usize| words.get(at).map(|pair| base.stems.stem(&pair.1).into_owned());
         let is_name = |one: &ExactMention| {

@@ -1,5 +1,7 @@
 //! The vocabulary of the schema: stems of the names of types and relations, and their synonyms.
 
+use std::sync::Arc;
+
 use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
@@ -19,7 +21,12 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    pub(super) fn new(base: &IndexedBase) -> Self {
+    /// Returns the vocabulary of a base; computed at first use.
+    pub(super) fn of(base: &IndexedBase) -> Arc<Self> {
+        base.derived(Self::new)
+    }
+
+    fn new(base: &IndexedBase) -> Self {
         let stems = |name: &String| stemmed(&base.stems, name);
         Self {
             types: base.kb.types().iter().map(stems).collect(),
