@@ -23,6 +23,9 @@ const MAX_REASON_CHARS: usize = 400;
 /// Maximum number of installed bases listed in the error for an unknown base name.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
 
+/// Result of reading, importing or opening a dataset.
+pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
+
 /// Why a dataset could not be imported, found or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -524,7 +527,7 @@ impl Problems {
         file: &Path,
         line: u64,
         read: Result<T, impl Into<LineError>>,
-    ) -> Result<Option<T>, DatasetError> {
+    ) -> Result<Option<T>> {
         match read.map_err(Into::into) {
             Ok(value) => Ok(Some(value)),
             Err(LineError::Fault(fault)) => {
@@ -543,7 +546,7 @@ impl Problems {
     ///
     /// # Errors
     /// [`DatasetError::Problems`] if a strict import found any problem.
-    pub(super) fn finish(mut self) -> Result<Vec<ProblemCount>, DatasetError> {
+    pub(super) fn finish(mut self) -> Result<Vec<ProblemCount>> {
         for ((file, kind), n) in std::mem::take(&mut self.consequences) {
             let lines =
                 if n == 1 { "1 line refers".to_owned() } else { format!("{n} lines refer") };

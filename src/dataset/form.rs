@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    DatasetError,
+    DatasetError, Result,
     tables::{MAPPING_FILE, holds_data},
 };
 
@@ -31,7 +31,7 @@ impl InputFormat {
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if the path does not exist or the directory has no known files.
-    pub fn detect(source: &Path) -> Result<InputFormat, DatasetError> {
+    pub fn detect(source: &Path) -> Result<InputFormat> {
         if source.is_dir() {
             let message = "nothing to import; add tables (.csv, .tsv, .jsonl, .sqlite), or \
                            nodes.jsonl and edges.tsv";

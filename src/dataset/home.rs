@@ -27,7 +27,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{DatasetError, Template, queries::DIGEST_DIFFERS, stark::Origin};
+use crate::{DatasetError, Result, Template, queries::DIGEST_DIFFERS, stark::Origin};
 use agent_ground::files;
 use agent_kb::{FileRecord, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
@@ -113,7 +113,7 @@ impl BaseRecord {
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] if the record is missing, invalid or of an unknown format.
-    pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
+    pub fn read(dir: &Path) -> Result<BaseRecord> {
         let path = dir.join(RECORD_FILE);
         let damaged = |reason: &dyn fmt::Display| DatasetError::damaged(&path, reason);
         let bytes = files::read(&path, MAX_RECORD_BYTES).map_err(|error| damaged(&error))?;
@@ -140,7 +140,7 @@ impl BaseRecord {
     /// Writes this record, with its checksum, to the directory `dir` of a base, over an existing
     /// record; returns the record as written. The caller must hold the lock of the home if the base
     /// is installed.
-    pub(super) fn write(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
+    pub(super) fn write(mut self, dir: &Path) -> Result<BaseRecord> {
         let failed = |error| DatasetError::io("write", dir.join(RECORD_FILE))(error);
         self.checksum = self.own_digest().map_err(|error| failed(error.into()))?;
         let json = serde_json::to_vec_pretty(&self).map_err(|error| failed(error.into()))?;
@@ -150,7 +150,7 @@ impl BaseRecord {
 }
 
 /// Writes a file of a directory atomically, over an existing file.
-fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), DatasetError> {
+fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let path = dir.join(name);
     let written = files::temporary_file(dir, ".written-").and_then(|mut new| {
         new.write_all(bytes)?;
@@ -223,7 +223,7 @@ impl Base {
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] for the first file that differs, [`DatasetError::Io`].
-    pub fn verify_queries(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<(), DatasetError> {
+    pub fn verify_queries(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
         for (name, record) in &self.record.query_files {
             let path = self.queries_dir().join(name);
             if !record.matches(&path, on_bytes).map_err(DatasetError::io("read", &path))? {
@@ -290,7 +290,7 @@ impl Home {
     ///
     /// # Errors
     /// [`DatasetError::BadName`] if the name is not valid.
-    pub fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
+    pub fn path_of(&self, name: &str) -> Result<PathBuf> {
         if !is_name(name) {
             let name = name.chars().take(2 * MAX_NAME_CHARS).collect();
             return Err(DatasetError::BadName { name, limit: MAX_NAME_CHARS });
@@ -303,7 +303,7 @@ impl Home {
     ///
     /// # Errors
     /// [`DatasetError::Io`] if the home exists but cannot be listed.
-    pub fn list(&self) -> Result<Vec<Base>, DatasetError> {
+    pub fn list(&self) -> Result<Vec<Base>> {
         let names = self.names()?;
         Ok(names.iter().filter_map(|name| self.get(name).ok()).collect())
     }
@@ -313,7 +313,7 @@ impl Home {
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::UnknownName`] with the most similar installed
     /// name, [`DatasetError::Damaged`] or [`DatasetError::Io`].
-    pub fn get(&self, name: &str) -> Result<Base, DatasetError> {
+    pub fn get(&self, name: &str) -> Result<Base> {
         let path = self.path_of(name)?;
         if is_set_aside(&path) {
             let _lock = self.lock()?;
@@ -342,7 +342,7 @@ impl Home {
     ///
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::Damaged`] or [`DatasetError::Io`].
-    pub fn pending_version(&self, name: &str) -> Result<Option<Base>, DatasetError> {
+    pub fn pending_version(&self, name: &str) -> Result<Option<Base>> {
         let path = self.path_of(name)?;
         let (current, last) = (current(&path)?, last_version(&path)?);
         (last > current).then(|| read_version(name, &path, last)).transpose()
@@ -354,7 +354,7 @@ impl Home {
     /// # Errors
     /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`],
     /// [`DatasetError::Kb`].
-    pub fn make_current(&self, base: &Base) -> Result<(), DatasetError> {
+    pub fn make_current(&self, base: &Base) -> Result<()> {
         let path = self.path_of(&base.name)?;
         let _lock = self.lock()?;
         let before = current(&path)?;
@@ -374,7 +374,7 @@ impl Home {
     /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if the record is invalid,
     /// [`DatasetError::AlreadyInstalled`], [`DatasetError::Kb`] if the rename fails,
     /// [`DatasetError::Io`].
-    pub fn adopt(&self, name: &str, dir: &Path, replace: bool) -> Result<Base, DatasetError> {
+    pub fn adopt(&self, name: &str, dir: &Path, replace: bool) -> Result<Base> {
         let target = self.path_of(name)?;
         BaseRecord::read(dir)?;
         let bases = self.bases_dir();
@@ -390,7 +390,7 @@ impl Home {
 
     /// Whether an opened base is still the current version and its `base.json` is unchanged. The
     /// caller must hold the lock of the home.
-    pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
+    pub(super) fn is_current(&self, base: &Base) -> Result<bool> {
         let path = self.path_of(&base.name)?;
         if !path.is_dir() || current(&path)? != base.version {
             return Ok(false);
@@ -402,7 +402,7 @@ impl Home {
     ///
     /// # Errors
     /// As [`Home::get`], except that a damaged base is removed.
-    pub fn remove(&self, name: &str) -> Result<(), DatasetError> {
+    pub fn remove(&self, name: &str) -> Result<()> {
         if let Err(error) = self.get(name)
             && !matches!(error, DatasetError::Damaged { .. })
         {
@@ -424,7 +424,7 @@ impl Home {
     /// # Errors
     /// [`DatasetError::UnknownName`], [`DatasetError::NotADataset`] if the argument is neither a
     /// directory nor a valid name, [`DatasetError::Damaged`] or [`DatasetError::Io`].
-    pub fn resolve(&self, dataset: &str) -> Result<ResolvedDataset, DatasetError> {
+    pub fn resolve(&self, dataset: &str) -> Result<ResolvedDataset> {
         match self.get(dataset) {
             Ok(base) => return Ok(ResolvedDataset::Installed(base)),
             Err(DatasetError::BadName { .. } | DatasetError::UnknownName { .. })
@@ -449,7 +449,7 @@ impl Home {
         self.path.join("bases")
     }
 
-    fn names(&self) -> Result<Vec<String>, DatasetError> {
+    fn names(&self) -> Result<Vec<String>> {
         let mut names = names_in(&self.bases_dir())?;
         names.retain(|name| self.path_of(name).is_ok_and(|path| path.is_dir()));
         names.sort_unstable();
@@ -457,7 +457,7 @@ impl Home {
     }
 
     /// Locks the home, so that no other process changes it until the returned file is dropped.
-    pub(super) fn lock(&self) -> Result<File, DatasetError> {
+    pub(super) fn lock(&self) -> Result<File> {
         let path = self.bases_dir().join(".lock");
         let file = files::open_to_lock(&path).map_err(DatasetError::io("lock", &path))?;
         file.lock().map_err(DatasetError::io("lock", &path))?;
@@ -466,7 +466,7 @@ impl Home {
 }
 
 /// Lists the names of the entries of a directory, unordered; none if the directory does not exist.
-fn names_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
+fn names_in(dir: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(DatasetError::io("list", dir))?,
@@ -484,7 +484,7 @@ fn version_path(path: &Path, version: u32) -> PathBuf {
     }
 }
 
-fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetError> {
+fn read_version(name: &str, path: &Path, version: u32) -> Result<Base> {
     let path = version_path(path, version);
     // Locked first, so that the files are not removed while they are read.
     let lock = VersionLock::acquire(&path);
@@ -495,7 +495,7 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
 }
 
 /// Reads the number of the current version of the base whose directory is `path`.
-fn current(path: &Path) -> Result<u32, DatasetError> {
+fn current(path: &Path) -> Result<u32> {
     let path = path.join(CURRENT_FILE);
     let text = match files::read_text(&path, MAX_CURRENT_BYTES) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(FIRST_VERSION),
@@ -506,20 +506,20 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
 
 /// Lists the version numbers of the base whose directory is `path`, unordered; the first version is
 /// always included.
-fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
+fn versions(path: &Path) -> Result<Vec<u32>> {
     let names = names_in(path)?;
     let later = names.iter().filter_map(|name| name.parse().ok());
     Ok([FIRST_VERSION].into_iter().chain(later.filter(|number| *number > FIRST_VERSION)).collect())
 }
 
 /// Returns the highest version number of the base whose directory is `path`.
-fn last_version(path: &Path) -> Result<u32, DatasetError> {
+fn last_version(path: &Path) -> Result<u32> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
 /// Removes the versions whose numbers are in `range`, except versions that a reader holds. Failures
 /// are ignored; a later call tries again.
-fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
+fn remove_versions(path: &Path, range: Range<u32>) -> Result<()> {
     for version in versions(path)?.into_iter().filter(|version| range.contains(version)) {
         let dir = version_path(path, version);
         let kb = File::open(dir.join(KB_DIR));
@@ -549,7 +549,7 @@ fn nearest(name: &str, installed: &[String]) -> Option<String> {
 /// Returns a base name for a dataset directory: the directory's name and a digest of its path and
 /// of the names, sizes and modification times of its files, including linked files. The name
 /// therefore changes when any of the files changes.
-fn directory_name(source: &Path) -> Result<String, DatasetError> {
+fn directory_name(source: &Path) -> Result<String> {
     let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
     let mut lines = vec![full.to_string_lossy().into_owned()];
     let mut dirs = vec![full.clone()];
@@ -601,7 +601,7 @@ pub(super) struct Staging {
 
 /// Removes the staging directories that killed imports left in `bases`. The caller must hold the
 /// lock of the home.
-fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
+fn remove_leftovers(bases: &Path) -> Result<()> {
     for name in names_in(bases)?.iter().filter(|name| name.starts_with(STAGING_PREFIX)) {
         let dir = bases.join(name);
         let in_use = File::open(dir.join(ALIVE_FILE))
@@ -615,11 +615,7 @@ fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
 }
 
 impl Staging {
-    pub(super) fn new(
-        home: &Home,
-        name: &str,
-        as_next_version: bool,
-    ) -> Result<Staging, DatasetError> {
+    pub(super) fn new(home: &Home, name: &str, as_next_version: bool) -> Result<Staging> {
         let target = home.path_of(name)?;
         let bases = home.bases_dir();
         fs::create_dir_all(&bases).map_err(DatasetError::io("create", &bases))?;
@@ -650,7 +646,7 @@ impl Staging {
     /// Returns the version number to publish: the next number if `as_next_version` and the
     /// installed base has an index, otherwise the first number. An installed base that cannot be
     /// read is replaced. The caller must hold the lock of the home.
-    fn version(&self) -> Result<u32, DatasetError> {
+    fn version(&self) -> Result<u32> {
         let is_indexed = current(&self.target)
             .and_then(|version| read_version(&self.name, &self.target, version))
             .is_ok_and(|base| base.index_dir().exists());
@@ -668,7 +664,7 @@ impl Staging {
 
     /// Writes `base.json` and moves the base to its final directory; removes earlier imported
     /// versions that never became current.
-    pub(super) fn publish(self, record: BaseRecord) -> Result<Base, DatasetError> {
+    pub(super) fn publish(self, record: BaseRecord) -> Result<Base> {
         let record = record.write(self.dir.path())?;
         let _lock = self.home.lock()?;
         let version = self.version()?;

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Base, BaseRecord, Changes, DatasetError, Home, ProblemCount, ProblemKind, Summary,
+    Base, BaseRecord, Changes, DatasetError, Home, ProblemCount, ProblemKind, Result, Summary,
     error::{Fault, LineError, Problems},
     home::{FORMAT_VERSION, Staging},
     ids::AnswerIds,
@@ -112,12 +112,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    pub(super) fn report(
-        &mut self,
-        phase: Phase,
-        done: u64,
-        total: u64,
-    ) -> Result<(), DatasetError> {
+    pub(super) fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
         (self.on_progress)(Progress { phase, done, total });
         if self.stop.load(Ordering::Relaxed) { Err(DatasetError::Stopped) } else { Ok(()) }
     }
@@ -212,7 +207,7 @@ impl Install {
         name: &str,
         source: &Path,
         options: &ImportOptions,
-    ) -> Result<Install, DatasetError> {
+    ) -> Result<Install> {
         let staging = Staging::new(home, name, options.as_next_version)?;
         let writer = KbWriter::create(&staging.kb_dir())?;
         Ok(Install {
@@ -234,7 +229,7 @@ impl Install {
     }
 
     /// Writes the graph, reads the question files, and publishes the base.
-    pub(super) fn finish(mut self, watch: &mut Watch<'_>) -> Result<ImportReport, DatasetError> {
+    pub(super) fn finish(mut self, watch: &mut Watch<'_>) -> Result<ImportReport> {
         let (staging, source, options) = (&self.staging, &self.source, &self.options);
         let GraphWriter { writer, templates, n_pushed } = self.graph;
         if self.meta.title.is_empty() {
@@ -317,7 +312,7 @@ impl Install {
 
 /// Returns an error for a template whose node type does not exist, or which names a field that no
 /// node of that type has.
-fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), DatasetError> {
+fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<()> {
     for (node_type, template) in templates {
         let unknown = match template.fields().find(|field| kb.field_id(field).is_none()) {
             _ if kb.type_id(node_type).is_none() => Some(("type", node_type.as_str(), kb.types())),
@@ -353,7 +348,7 @@ fn kept(
     kb: &Kb,
     target: &Path,
     watch: &mut Watch<'_>,
-) -> Result<(StoredQueries, Option<(u64, u64)>), DatasetError> {
+) -> Result<(StoredQueries, Option<(u64, u64)>)> {
     served.verify_queries(&mut |_| {})?;
     let node_map = Changes::node_map(&Kb::open(&served.kb_dir())?, kb);
     let dir = served.queries_dir();

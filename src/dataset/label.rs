@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fs, path::Path, slice, sync::atomic::AtomicBool};
 
 use crate::{
-    Base, DatasetError, Home, LabelledQuery,
+    Base, DatasetError, Home, LabelledQuery, Result,
     error::Problems,
     ids::AnswerIds,
     install::Watch,
@@ -33,7 +33,7 @@ pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
 ///
 /// # Errors
 /// [`DatasetError::Damaged`] or [`DatasetError::Io`] if the question files cannot be read.
-pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
+pub fn has_own_labels(base: &Base) -> Result<bool> {
     Ok(all_queries(base)?.iter().any(|query| !is_synthetic(slice::from_ref(query))))
 }
 
@@ -44,7 +44,7 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
 /// [`DatasetError::HasOwnLabels`] if the base has the user's own labels,
 /// [`DatasetError::BaseChanged`] if the base was replaced or removed in the meantime,
 /// [`DatasetError::Problems`] if the files have invalid lines; otherwise the errors of an import.
-pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base, DatasetError> {
+pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base> {
     let _lock = home.lock()?;
     if !home.is_current(base)? {
         return Err(DatasetError::BaseChanged { name: base.name.clone() });

@@ -88,7 +88,7 @@ mod tests;
 pub use changes::Changes;
 pub use encoding::Encoding;
 pub use error::{
-    DatasetError, MAX_LISTED_PROBLEMS, Problem, ProblemCount, ProblemKind, ProblemReport,
+    DatasetError, MAX_LISTED_PROBLEMS, Problem, ProblemCount, ProblemKind, ProblemReport, Result,
 };
 pub use form::InputFormat;
 pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, ResolvedDataset, is_name};

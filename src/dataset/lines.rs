@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    DatasetError, Phase, ProblemKind,
+    DatasetError, Phase, ProblemKind, Result,
     encoding::{Decoder, Encoding},
     error::Fault,
     install::Watch,
@@ -65,7 +65,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if several exist; [`DatasetError::Io`].
-    pub(super) fn find(dir: &Path, file: &str) -> Result<Option<Lines>, DatasetError> {
+    pub(super) fn find(dir: &Path, file: &str) -> Result<Option<Lines>> {
         let names = ["", ".gz", ".zst"].map(|suffix| format!("{file}{suffix}"));
         let mut found = names.iter().filter(|name| dir.join(name).exists());
         let Some(first) = found.next() else { return Ok(None) };
@@ -79,16 +79,12 @@ impl Lines {
 
     /// Opens a UTF-8 file, which may be packed; a line of more than `max_line` bytes is returned as
     /// [`Line::TooLong`].
-    pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
+    pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines> {
         Lines::open_as(path, max_line, Encoding::Utf8)
     }
 
     /// Like [`Lines::open`], for a file in `encoding`; its lines are decoded to UTF-8.
-    pub(super) fn open_as(
-        path: &Path,
-        max_line: usize,
-        encoding: Encoding,
-    ) -> Result<Lines, DatasetError> {
+    pub(super) fn open_as(path: &Path, max_line: usize, encoding: Encoding) -> Result<Lines> {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
         let own = file.try_clone().map_err(DatasetError::io("open", path))?;
@@ -117,7 +113,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
-    pub(super) fn encoding_of(path: &Path) -> Result<Encoding, DatasetError> {
+    pub(super) fn encoding_of(path: &Path) -> Result<Encoding> {
         let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
         let detected = Encoding::detect(&mut (&mut *lines.reader).take(MAX_FILE_BYTES));
         detected.map_err(|source| DatasetError::Unreadable {
@@ -136,7 +132,7 @@ impl Lines {
         &mut self,
         phase: Phase,
         watch: &mut Watch<'_>,
-    ) -> Result<Option<(u64, Line<'_>)>, DatasetError> {
+    ) -> Result<Option<(u64, Line<'_>)>> {
         let total = self.stored_bytes;
         if self.number.is_multiple_of(LINES_PER_REPORT) {
             let done = self.file.stream_position();
@@ -153,7 +149,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`DatasetError::Unreadable`], or [`DatasetError::BadInput`] for a file that is too long.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Line<'_>)>, DatasetError> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Line<'_>)>> {
         self.number += 1;
         let number = self.number;
         let unreadable =

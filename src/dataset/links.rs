@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::DatasetError;
+use crate::{DatasetError, Result};
 
 /// Maximum number of entries inspected in each directory.
 const MAX_ENTRIES: usize = 10_000;
@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 4;
 /// # Errors
 /// [`DatasetError::BadInput`] for the first link that leads to a file or directory outside of
 /// `source`.
-pub(super) fn refuse_outside(source: &Path) -> Result<(), DatasetError> {
+pub(super) fn refuse_outside(source: &Path) -> Result<()> {
     match fs::canonicalize(source) {
         Ok(root) if root.is_dir() => check(source, &root, MAX_DEPTH),
         // The import reports a path that is not a readable directory.
@@ -24,7 +24,7 @@ pub(super) fn refuse_outside(source: &Path) -> Result<(), DatasetError> {
     }
 }
 
-fn check(dir: &Path, root: &Path, depth: usize) -> Result<(), DatasetError> {
+fn check(dir: &Path, root: &Path, depth: usize) -> Result<()> {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_ENTRIES) {
         let Ok(kind) = entry.file_type() else { continue };
         let path = entry.path();

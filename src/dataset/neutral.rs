@@ -23,7 +23,7 @@ use serde::{
 use serde_json::{Map, Value};
 
 use crate::{
-    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress, Result,
     error::{Fault, LineError},
     ids::{Ids, in_range},
     install::{Content, GraphWriter, Install, Watch},
@@ -59,7 +59,7 @@ pub fn import_neutral(
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
-) -> Result<ImportReport, DatasetError> {
+) -> Result<ImportReport> {
     let mut watch = Watch { on_progress, stop };
     links::refuse_outside(source)?;
     let mut install = Install::begin(home, name, source, options)?;
@@ -73,7 +73,7 @@ pub fn import_neutral(
     install.finish(&mut watch)
 }
 
-fn required(source: &Path, file: &str) -> Result<Lines, DatasetError> {
+fn required(source: &Path, file: &str) -> Result<Lines> {
     Lines::find(source, file)?.ok_or_else(|| {
         let dir = source.display();
         DatasetError::BadInput(format!(
@@ -99,7 +99,7 @@ struct DatasetToml {
 /// Document templates by node type.
 pub(super) type Templates = BTreeMap<String, Template>;
 
-pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
+pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
     let path = source.join("dataset.toml");
     let bytes = match files::read(&path, MAX_TOML_BYTES) {
         // If the source is a single file, `dataset.toml` cannot exist.
@@ -150,11 +150,7 @@ const KEY_SPACE: &str = "";
 
 /// Writes all nodes; returns how ids identify nodes. Sets `install.lost_nodes` if a line yielded no
 /// node, because an unknown id may refer to such a line.
-fn read_nodes(
-    mut lines: Lines,
-    install: &mut Install,
-    watch: &mut Watch<'_>,
-) -> Result<Naming, DatasetError> {
+fn read_nodes(mut lines: Lines, install: &mut Install, watch: &mut Watch<'_>) -> Result<Naming> {
     let path = lines.path.clone();
     let mut naming = None;
     while let Some((number, line)) = lines.next_of(Phase::Nodes, watch)? {
@@ -273,7 +269,7 @@ fn push_keyed(
     Ok(())
 }
 
-fn push_filler(install: &mut Install) -> Result<(), DatasetError> {
+fn push_filler(install: &mut Install) -> Result<()> {
     let text = render_text("", FILLER_TYPE, &Map::new());
     install.graph.writer.push_node(FILLER_TYPE, "", &text, &[])?;
     install.filler_nodes += 1;
@@ -287,7 +283,7 @@ fn read_edges(
     nodes_file: &str,
     install: &mut Install,
     watch: &mut Watch<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     let path = lines.path.clone();
     let Install { graph, problems, lost_nodes, .. } = install;
     let header = match lines.next_of(Phase::Edges, watch)? {

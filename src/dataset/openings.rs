@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Base, DatasetError, Home, queries::TEST_FILES};
+use crate::{Base, DatasetError, Home, Result, queries::TEST_FILES};
 use agent_ground::files;
 
 /// Name of the directory in the home directory that holds the counts of openings.
@@ -24,7 +24,7 @@ impl Home {
     ///
     /// # Errors
     /// [`DatasetError::Io`], also if the file holds no number.
-    pub fn openings(&self, base: &Base) -> Result<u64, DatasetError> {
+    pub fn openings(&self, base: &Base) -> Result<u64> {
         let path = self.openings_file(base);
         match files::open(&path) {
             Ok(mut file) => read(&mut file, &path),
@@ -38,7 +38,7 @@ impl Home {
     ///
     /// # Errors
     /// [`DatasetError::Io`], also if the file holds no number.
-    pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
+    pub fn count_opening(&self, base: &Base) -> Result<u64> {
         self.raise_openings(base, |n| n.saturating_add(1))
     }
 
@@ -47,7 +47,7 @@ impl Home {
     ///
     /// # Errors
     /// As [`Home::count_opening`].
-    pub fn adopt_openings(&self, base: &Base, file: &Path) -> Result<u64, DatasetError> {
+    pub fn adopt_openings(&self, base: &Base, file: &Path) -> Result<u64> {
         let mut opened = files::open(file).map_err(DatasetError::io("read", file))?;
         let count = read(&mut opened, file)?;
         self.raise_openings(base, |n| n.max(count))
@@ -55,11 +55,7 @@ impl Home {
 
     /// Replaces the recorded number of openings `n` with `raised(n)`, which must not be lower than
     /// `n`.
-    fn raise_openings(
-        &self,
-        base: &Base,
-        raised: impl FnOnce(u64) -> u64,
-    ) -> Result<u64, DatasetError> {
+    fn raise_openings(&self, base: &Base, raised: impl FnOnce(u64) -> u64) -> Result<u64> {
         let path = self.openings_file(base);
         let dir = self.path().join(DIRECTORY);
         fs::create_dir_all(&dir).map_err(DatasetError::io("create", &dir))?;
@@ -89,7 +85,7 @@ impl Home {
 }
 
 /// Reads the number of openings in a file; 0 if the file is empty.
-fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
+fn read(file: &mut File, path: &Path) -> Result<u64> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(DatasetError::io("read", path))?;
     match text.trim() {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    Base, DatasetError, Phase, ProblemKind,
+    Base, DatasetError, Phase, ProblemKind, Result,
     error::{Fault, Problems},
     ids::AnswerIds,
     install::Watch,
@@ -131,7 +131,7 @@ impl fmt::Display for Split {
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and [`Split::TestTenth`],
 /// [`DatasetError::NoSplit`], [`DatasetError::Damaged`], [`DatasetError::Io`],
 /// [`DatasetError::Kb`], or [`DatasetError::Problems`] if a query file has invalid rows.
-pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>> {
     Ok(with_nodes(load_all(base, split)?))
 }
 
@@ -140,7 +140,7 @@ pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, Data
 ///
 /// # Errors
 /// As [`load_split`].
-pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>, DatasetError> {
+pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>> {
     Ok(with_values(load_all(base, split)?))
 }
 
@@ -163,7 +163,7 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
 
 /// Loads all queries of a split other than the test split. The answer to a query without answer
 /// nodes is a value or a table.
-fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
+fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
         // A path without extension that is not a file is a misspelled split.
@@ -186,7 +186,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
 ///
 /// # Errors
 /// As [`load_split`].
-pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>> {
     Ok(with_nodes(load_named(base, "test")?))
 }
 
@@ -195,7 +195,7 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
 ///
 /// # Errors
 /// As [`load_split`].
-pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>> {
     Ok(with_nodes(load_named(base, TENTH_NAME)?))
 }
 
@@ -204,7 +204,7 @@ pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> 
 ///
 /// # Errors
 /// As [`load_split`].
-pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, DatasetError> {
+pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>> {
     Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
 }
 
@@ -220,7 +220,7 @@ fn no_split(base: &Base, split: &str) -> DatasetError {
     DatasetError::NoSplit { name: base.name.clone(), split: split.to_string(), known }
 }
 
-fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>> {
     let file = format!("{split}.index");
     if !base.record.query_files.contains_key(&file) {
         return Err(no_split(base, split));
@@ -240,17 +240,13 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
         .collect()
 }
 
-pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
     parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
 }
 
-fn parse_strictly(
-    path: &Path,
-    bytes: &[u8],
-    ids: AnswerIds<'_>,
-) -> Result<Vec<LabelledQuery>, DatasetError> {
+fn parse_strictly(path: &Path, bytes: &[u8], ids: AnswerIds<'_>) -> Result<Vec<LabelledQuery>> {
     let mut problems = Problems::new(false);
     // No limit on length here: a question that is too long fails alone, when it is searched.
     let parsed = parse_queries(path, bytes, (ids, false), usize::MAX, &mut problems)?;
@@ -260,7 +256,7 @@ fn parse_strictly(
 
 /// Loads all queries of a base, including the test split, for summaries and to check whether the
 /// base has labels of its own.
-pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
+pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>> {
     let mut queries = Vec::new();
     for file in [QUERIES_FILE, HUMAN_FILE] {
         if base.record.query_files.contains_key(file) {
@@ -271,7 +267,7 @@ pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetErro
 }
 
 /// Reads a stored query file and verifies its digest against `base.json`.
-fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
+fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>> {
     let path = base.queries_dir().join(file);
     let bytes = read_bounded(&path)?;
     let digest = blake3::hash(&bytes).to_hex();
@@ -281,7 +277,7 @@ fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     Ok(bytes)
 }
 
-fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
+fn read_bounded(path: &Path) -> Result<Vec<u8>> {
     files::read(path, MAX_QUERY_FILE_BYTES).map_err(DatasetError::io("read", path))
 }
 
@@ -305,7 +301,7 @@ fn parse_queries(
     (ids, lost): (AnswerIds<'_>, bool),
     max_bytes: usize,
     problems: &mut Problems,
-) -> Result<QueryFile, DatasetError> {
+) -> Result<QueryFile> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut reader = csv::ReaderBuilder::new().flexible(true).has_headers(false).from_reader(bytes);
     let mut record = csv::ByteRecord::new();
@@ -468,12 +464,7 @@ pub(super) struct StoredQueries {
 }
 
 impl StoredQueries {
-    fn add_split(
-        &mut self,
-        split: &str,
-        members: &[i64],
-        target: &Path,
-    ) -> Result<(), DatasetError> {
+    fn add_split(&mut self, split: &str, members: &[i64], target: &Path) -> Result<()> {
         let file = format!("{split}.index");
         let text: String = members.iter().map(|id| format!("{id}\n")).collect();
         let record = write_file(&target.join(&file), text.as_bytes())?;
@@ -514,7 +505,7 @@ pub(super) fn import_queries(
     (answer_ids, lost): (AnswerIds<'_>, bool),
     problems: &mut Problems,
     watch: &mut Watch<'_>,
-) -> Result<StoredQueries, DatasetError> {
+) -> Result<StoredQueries> {
     let mut stored = StoredQueries::default();
     fs::create_dir_all(target).map_err(DatasetError::io("create", target))?;
     let total = (SPLIT_NAMES.len() + 3) as u64;
@@ -590,7 +581,7 @@ fn read_split<'a>(
     scope: &SplitScope,
     split_of: &mut HashMap<i64, &'a str>,
     problems: &mut Problems,
-) -> Result<Vec<i64>, DatasetError> {
+) -> Result<Vec<i64>> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut members = Vec::new();
     let within = scope.within;
@@ -644,7 +635,7 @@ fn to_csv(file: &QueryFile) -> std::io::Result<Vec<u8>> {
     writer.into_inner().map_err(|error| error.into_error())
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<FileRecord, DatasetError> {
+fn write_file(path: &Path, bytes: &[u8]) -> Result<FileRecord> {
     let written = fs::File::create_new(path)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
     written.map_err(DatasetError::io("write", path))?;

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use serde::Serialize;
 
-use crate::{Base, DatasetError, LabelledQuery, queries::all_queries};
+use crate::{Base, LabelledQuery, Result, queries::all_queries};
 use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
 /// Maximum number of ids listed for each kind of issue.
@@ -146,8 +146,8 @@ impl Summary {
     /// Summarises an installed base with its stored questions.
     ///
     /// # Errors
-    /// Any [`DatasetError`] of opening the base or of loading its questions.
-    pub fn of_base(base: &Base) -> Result<Summary, DatasetError> {
+    /// Any [`crate::DatasetError`] of opening the base or of loading its questions.
+    pub fn of_base(base: &Base) -> Result<Summary> {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }

@@ -21,7 +21,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress, Result,
     error::{Fault, Problems},
     install::{Content, Install, Watch},
     lines::{Lines, MAX_LINE_BYTES},
@@ -53,7 +53,7 @@ pub fn import_triples(
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
-) -> Result<ImportReport, DatasetError> {
+) -> Result<ImportReport> {
     let mut watch = Watch { on_progress, stop };
     let mut install = Install::begin(home, name, source, options)?;
     (install.meta, install.graph.templates) = read_toml(source)?;
@@ -187,11 +187,7 @@ impl Triples {
     }
 }
 
-fn read(
-    path: &Path,
-    problems: &mut Problems,
-    watch: &mut Watch<'_>,
-) -> Result<Triples, DatasetError> {
+fn read(path: &Path, problems: &mut Problems, watch: &mut Watch<'_>) -> Result<Triples> {
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut triples = Triples::default();
     while let Some((number, line)) = lines.next_of(Phase::Nodes, watch)? {
@@ -215,11 +211,7 @@ fn read(
 
 /// Writes all nodes; returns the number of each node in the base, or `None` if the node was
 /// invalid.
-fn write_nodes(
-    triples: &Triples,
-    path: &Path,
-    install: &mut Install,
-) -> Result<Vec<Option<u32>>, DatasetError> {
+fn write_nodes(triples: &Triples, path: &Path, install: &mut Install) -> Result<Vec<Option<u32>>> {
     let mut order: Vec<u32> = (0..triples.texts.len() as u32).collect();
     // A stable sort keeps the texts of a subject in file order.
     order.sort_by_key(|&at| triples.texts.get(at as usize).map(|text| text.0));

@@ -27,7 +27,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    Base, DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    Base, DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress, Result,
     error::{Fault, LineError, Problems},
     ids::nodes_of_id,
     install::{Content, Install, Watch},
@@ -90,7 +90,7 @@ pub fn import_upsert(
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
-) -> Result<ImportReport, DatasetError> {
+) -> Result<ImportReport> {
     let mut watch = Watch { on_progress, stop };
     let served = home.get(name)?;
     if served.record.stark.is_some() {
@@ -136,7 +136,7 @@ fn read(
     upsert: &Upsert,
     kb: &Kb,
     problems: &mut Problems,
-) -> Result<(Vec<Change>, HashSet<NodeId>), DatasetError> {
+) -> Result<(Vec<Change>, HashSet<NodeId>)> {
     let mut deleted = HashSet::new();
     each_line(upsert.deleted.as_deref(), problems, |id, _| {
         let nodes = nodes_of_id(kb, id.trim());
@@ -192,7 +192,7 @@ fn each_line(
     path: Option<&Path>,
     problems: &mut Problems,
     mut read: impl FnMut(&str, u64) -> Result<(), Fault>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
     let mut bytes = 0;
@@ -218,12 +218,7 @@ fn existing(kb: &Kb, node_type: &str, key: &str) -> Option<NodeId> {
 
 impl Change {
     /// Writes the node, or adds the fault of its content to the problems of the import.
-    fn push(
-        &self,
-        key: Option<&str>,
-        path: &Path,
-        install: &mut Install,
-    ) -> Result<(), DatasetError> {
+    fn push(&self, key: Option<&str>, path: &Path, install: &mut Install) -> Result<()> {
         let Change { line, node_type, name, details, .. } = self;
         let no_details = Map::new();
         let details = details.as_ref().unwrap_or(&no_details);
@@ -254,7 +249,7 @@ impl<'a> Written<'a> {
         path: &Path,
         install: &mut Install,
         watch: &mut Watch<'_>,
-    ) -> Result<Written<'a>, DatasetError> {
+    ) -> Result<Written<'a>> {
         let (mut replaced, mut new) = (HashMap::new(), Vec::new());
         for change in changes {
             match existing(kb, &change.node_type, &change.key) {
@@ -301,12 +296,7 @@ impl<'a> Written<'a> {
 
     /// Writes all edges: the edges of the previous version that stay, then the edges in the file of
     /// nodes.
-    fn write_edges(
-        &self,
-        path: &Path,
-        install: &mut Install,
-        watch: &mut Watch<'_>,
-    ) -> Result<(), DatasetError> {
+    fn write_edges(&self, path: &Path, install: &mut Install, watch: &mut Watch<'_>) -> Result<()> {
         let kb = self.kb;
         let mut done = 0;
         for (index, relation) in kb.relations().iter().enumerate() {
@@ -400,12 +390,7 @@ impl<'a> Written<'a> {
 }
 
 /// Writes a node of the previous version without changes.
-fn copy(
-    kb: &Kb,
-    node: NodeId,
-    key: Option<&str>,
-    writer: &mut KbWriter,
-) -> Result<(), DatasetError> {
+fn copy(kb: &Kb, node: NodeId, key: Option<&str>, writer: &mut KbWriter) -> Result<()> {
     let own = |(id, text): (_, &str)| (kb.field_name(id).to_owned(), text.to_owned());
     let fields: Vec<(String, String)> = kb.fields(node).map(own).collect();
     let (kind, name, text) = (kb.type_name(kb.node_type(node)), kb.name(node), kb.text(node));

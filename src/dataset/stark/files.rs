@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    DatasetError,
+    DatasetError, Result,
     queries::QuerySources,
     stark::{
         Kind,
@@ -40,7 +40,7 @@ pub(super) struct Places {
 
 /// Finds the directories of the base in `dir`. If `dir` has several bases, returns the one called
 /// `name`.
-pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
+pub(super) fn find(dir: &Path, name: &str) -> Result<Places> {
     let has_base =
         |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
     if has_base(dir) {
@@ -95,7 +95,7 @@ pub(super) fn query_sources(dir: &Path) -> QuerySources {
 impl Places {
     /// Opens the folder `processed` or, if that holds no base, `processed.zip`. Some files are
     /// unpacked temporarily in the directory `scratch`.
-    pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
+    pub(super) fn open(&self, scratch: &Path) -> Result<Files> {
         let folder = self.base.join("processed");
         let packed = self.base.join("processed.zip");
         if folder.is_dir() {
@@ -131,7 +131,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Opens the zip file or folder `path`; `None` if it holds no base.
-    fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>, DatasetError> {
+    fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>> {
         let limits = ArchiveLimits { ratio: MAX_RATIO, ..ArchiveLimits::default() };
         let archive = Archive::open(&path, &limits)
             .map_err(|error| DatasetError::bad_input(&path, error.to_string()))?;
@@ -175,7 +175,7 @@ impl Files {
     }
 
     /// Reads a pickled dict that maps numbers to names.
-    pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
+    pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>> {
         let mut bytes = Vec::new();
         let read =
             self.read(file).and_then(|r| r.take(MAX_NAMES_BYTES + 1).read_to_end(&mut bytes));
@@ -211,7 +211,7 @@ impl Files {
         n_rows: usize,
         limit: u64,
         (expected, convert): (&str, impl Fn(i64) -> Option<T>),
-    ) -> Result<Vec<T>, DatasetError> {
+    ) -> Result<Vec<T>> {
         let bad = |message: String| DatasetError::bad_input(self.path(file), message);
         let reader = self.archive.seekable(&self.name(file), &self.scratch);
         let reader = reader.map_err(|error| bad(error.to_string()))?;

@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
+    DatasetError, Home, ImportOptions, ImportReport, Phase, Progress, Result,
     install::{Install, Watch},
     links,
     stark::{
@@ -97,7 +97,7 @@ pub fn import_stark(
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
-) -> Result<ImportReport, DatasetError> {
+) -> Result<ImportReport> {
     links::refuse_outside(source)?;
     let mut install = Install::begin(home, name, source, options)?;
     let mut watch = Watch { on_progress, stop };
@@ -122,11 +122,7 @@ pub fn import_stark(
 }
 
 /// Returns the names of types or relations by number: from the file or, for MAG, from `constants`.
-fn names(
-    files: &Files,
-    file: &str,
-    constants: &[&str],
-) -> Result<BTreeMap<i64, String>, DatasetError> {
+fn names(files: &Files, file: &str, constants: &[&str]) -> Result<BTreeMap<i64, String>> {
     match files.kind {
         Kind::Mag => Ok((0..).zip(constants.iter().map(|name| name.to_string())).collect()),
         Kind::Amazon | Kind::Prime => files.names(file),
@@ -174,7 +170,7 @@ impl OrderedNodeWriter<'_> {
         DatasetError::bad_input(self.files.path(NODES_FILE), message)
     }
 
-    fn type_name(&self, id: u32) -> Result<&str, DatasetError> {
+    fn type_name(&self, id: u32) -> Result<&str> {
         let number = self.type_of.get(id as usize).copied().unwrap_or_default();
         self.types.get(&number.into()).map(String::as_str).ok_or_else(|| {
             let path = self.files.path("node_types.pt");
@@ -187,7 +183,7 @@ impl OrderedNodeWriter<'_> {
 
     /// Adds the next node of the file: writes the node if its id is next in order, otherwise keeps
     /// it on disk.
-    fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
+    fn add(&mut self, id: &Value, info: &Value) -> Result<()> {
         let n_nodes = self.type_of.len();
         // In Python, `True` and `1.0` equal the key `1`.
         let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
@@ -216,14 +212,14 @@ impl OrderedNodeWriter<'_> {
         }
     }
 
-    fn write(&mut self, id: u32, node: &Node) -> Result<(), DatasetError> {
+    fn write(&mut self, id: u32, node: &Node) -> Result<()> {
         let node_type = self.type_name(id)?.to_string();
         self.writer.push_node(&node_type, &node.name, &node.text, &node.fields)?;
         Ok(())
     }
 
     /// Writes the nodes kept on disk whose ids follow the last written id without a gap.
-    fn drain(&mut self) -> Result<(), DatasetError> {
+    fn drain(&mut self) -> Result<()> {
         loop {
             let id = self.writer.n_nodes();
             match self.spool.take(id).map_err(|source| self.io(source))? {
@@ -245,7 +241,7 @@ fn read_nodes(
     spool: File,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<u64, DatasetError> {
+) -> Result<u64> {
     let to_type = ("type", |number| u16::try_from(number).ok());
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
     // Fits u32: there are at most `MAX_NODES` nodes.
@@ -298,7 +294,7 @@ fn read_edges(
     mode: Mode,
     writer: &mut KbWriter,
     watch: &mut Watch<'_>,
-) -> Result<(u64, bool), DatasetError> {
+) -> Result<(u64, bool)> {
     let relations = names(files, "edge_type_dict.pkl", files.kind.relations())?;
     let n_nodes = writer.n_nodes();
     let to_node = ("node", |end| u32::try_from(end).ok().filter(|end| *end < n_nodes));

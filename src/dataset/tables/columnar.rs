@@ -18,7 +18,7 @@ use parquet::{
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    DatasetError,
+    DatasetError, Result,
     error::Problems,
     tables::rows::{Row, RowHandler, is_empty},
 };
@@ -33,10 +33,7 @@ fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
 }
 
 /// Calls the Parquet engine, and converts its errors and panics to errors about the file.
-fn guarded<T>(
-    path: &Path,
-    read: impl FnOnce() -> Result<T, ParquetError>,
-) -> Result<T, DatasetError> {
+fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(damaged(path)(&error.to_string())),
@@ -44,13 +41,13 @@ fn guarded<T>(
     }
 }
 
-fn open(path: &Path) -> Result<SerializedFileReader<File>, DatasetError> {
+fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     let file = files::open(path).map_err(DatasetError::io("read", path))?;
     guarded(path, || SerializedFileReader::new(file))
 }
 
 /// Returns the names of the columns in file order.
-pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
+pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
     let reader = open(path)?;
     let fields = reader.metadata().file_metadata().schema().get_fields();
     Ok(fields.iter().map(|field| field.name().to_owned()).collect())
@@ -61,7 +58,7 @@ pub(super) fn each(
     path: &Path,
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     let reader = open(path)?;
     let mut rows = guarded(path, || reader.get_row_iter(None))?;
     let mut line = 0;

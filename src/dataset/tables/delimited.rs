@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::VecDeque, path::Path};
 use serde_json::{Map, Value};
 
 use crate::{
-    DatasetError, ProblemKind,
+    ProblemKind, Result,
     encoding::Encoding,
     error::{Fault, Problems},
     lines::{Lines, MAX_LINE_BYTES},
@@ -133,7 +133,7 @@ impl Records {
         path: &Path,
         encoding: Encoding,
         problems: &mut Problems,
-    ) -> Result<(Records, Vec<String>), DatasetError> {
+    ) -> Result<(Records, Vec<String>)> {
         let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
         let first = match lines.next()? {
             Some((number, line)) => problems.ok(path, number, line.text())?.map(str::to_owned),
@@ -163,11 +163,7 @@ impl Records {
     /// Returns the number of the first line of the next nonempty row, and the row's cells; `None`
     /// at the end. For a row with an unclosed quote, adds a problem and reads its further lines
     /// again as rows.
-    fn next(
-        &mut self,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Result<Option<(u64, Vec<String>)>, DatasetError> {
+    fn next(&mut self, path: &Path, problems: &mut Problems) -> Result<Option<(u64, Vec<String>)>> {
         let mut row: Option<PartialRow> = None;
         loop {
             let line = match self.pending.pop_front() {
@@ -225,7 +221,7 @@ impl Records {
 }
 
 /// Returns the column names in the header of a file.
-pub(super) fn columns(path: &Path, encoding: Encoding) -> Result<Vec<String>, DatasetError> {
+pub(super) fn columns(path: &Path, encoding: Encoding) -> Result<Vec<String>> {
     // Reading the rows reports problems of the header.
     Ok(Records::open(path, encoding, &mut Problems::new(true))?.1)
 }
@@ -236,7 +232,7 @@ pub(super) fn each(
     encoding: Encoding,
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     let (mut records, columns) = Records::open(path, encoding, problems)?;
     if columns.is_empty() || columns == ["column 1"] {
         let hint = "write a header and a row per node or edge";

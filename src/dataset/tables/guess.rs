@@ -21,7 +21,7 @@ use std::{
 
 use self::column::{Column, digest, id_text};
 use crate::{
-    DatasetError,
+    DatasetError, Result,
     error::Problems,
     links,
     tables::{
@@ -119,7 +119,7 @@ pub struct GuessOptions<'a> {
 /// # Errors
 /// [`DatasetError::BadInput`] if there is no table or no row, [`DatasetError::Problems`] if no row
 /// is left because of invalid lines, and errors of reading.
-pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, DatasetError> {
+pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
     let GuessOptions { hints, reading, no_values } = options;
     links::refuse_outside(source)?;
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
@@ -182,7 +182,7 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
 }
 
 /// Lists the files of a directory, sorted by path.
-fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+fn files_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let entries = fs::read_dir(dir).map_err(DatasetError::io("list", dir))?;
     for entry in entries.take(MAX_FILES) {
@@ -196,7 +196,7 @@ fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 }
 
 /// Returns a note with a remedy for each unsupported data file of a directory.
-fn skipped_file_notes(dir: &Path) -> Result<Vec<String>, DatasetError> {
+fn skipped_file_notes(dir: &Path) -> Result<Vec<String>> {
     let files = files_in(dir)?.into_iter().filter(|path| !is_table(path));
     let told = files.filter_map(|path| {
         let why = unsupported_hint(&path)?;
@@ -206,7 +206,7 @@ fn skipped_file_notes(dir: &Path) -> Result<Vec<String>, DatasetError> {
 }
 
 /// Lists the names of the table files of a directory, sorted.
-fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
+fn tables_in(dir: &Path) -> Result<Vec<String>> {
     let files = files_in(dir)?;
     let tables = files.iter().filter(|path| is_table(path)).map(|path| file_name(path));
     let files: Vec<String> = tables.filter(|name| !QUERY_FILES.contains(&name.as_str())).collect();
@@ -226,7 +226,7 @@ impl TableFacts {
         file: &str,
         hint: Option<&TableHint>,
         problems: &mut Problems,
-    ) -> Result<TableFacts, DatasetError> {
+    ) -> Result<TableFacts> {
         let declared = table.declared()?;
         let names = table.columns()?.into_iter();
         let mut columns: Vec<(String, Column)> =
@@ -327,7 +327,7 @@ impl TableFacts {
     }
 
     /// Collects the ids of all rows, not only of the sample, because links may refer to any row.
-    fn collect_all_ids(&mut self) -> Result<(), DatasetError> {
+    fn collect_all_ids(&mut self) -> Result<()> {
         let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
         let mut values = HashSet::new();
         // The import reports invalid rows.

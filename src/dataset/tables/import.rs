@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress,
+    DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress, Result,
     error::{Fault, LineError, Problems},
     ids::Ids,
     install::{Content, GraphWriter, Install, Watch},
@@ -45,7 +45,7 @@ pub fn import_tables(
     options: &ImportOptions,
     on_progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
-) -> Result<ImportReport, DatasetError> {
+) -> Result<ImportReport> {
     let mut watch = Watch { on_progress, stop };
     links::refuse_outside(source)?;
     let (nodes, edges) = open_tables(source, mapping)?;
@@ -115,7 +115,7 @@ fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
 type CheckedTables<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
 
 /// Opens the tables of a mapping and checks that the mapped columns and types exist.
-fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<'a>, DatasetError> {
+fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<'a>> {
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
     let mut problems = Problems::new(false);
     let types: BTreeSet<&str> =
@@ -233,7 +233,7 @@ impl Check<'_> {
         table: &Table,
         line: u64,
         wanted: impl Iterator<Item = &'b str>,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let columns = table.columns()?;
         let missing: BTreeSet<&str> =
             wanted.filter(|name| !columns.iter().any(|column| column == name)).collect();
@@ -286,15 +286,15 @@ fn digest_of(row: &Row) -> u64 {
 }
 
 /// Reports progress; returns an error once the caller has set the stop flag.
-type ReportProgress<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
+type ReportProgress<'a> = dyn FnMut() -> Result<()> + 'a;
 
 /// Passes each row of a table, with its number (from 1), to `on_row`.
 fn each_row(
     table: &Table,
     problems: &mut Problems,
     report: &mut ReportProgress<'_>,
-    on_row: &mut dyn FnMut(&mut Problems, u64, Row) -> Result<(), DatasetError>,
-) -> Result<(), DatasetError> {
+    on_row: &mut dyn FnMut(&mut Problems, u64, Row) -> Result<()>,
+) -> Result<()> {
     report()?;
     let mut n = 0;
     table.each(problems, &mut |problems, row| {
@@ -314,7 +314,7 @@ impl Import<'_> {
         (at, spec, table): (usize, &NodesTable, &Table),
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let place = table.place();
         self.files.entry(spec.node_type.clone()).or_insert_with(|| table.label());
         let linking: HashSet<&str> =
@@ -351,7 +351,7 @@ impl Import<'_> {
         types: &[&str],
         (place, row): (&Path, &Row),
         problems: &mut Problems,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let edge = edge.map_err(|error| {
             error.map(|fault| {
                 let follows = fault.kind == ProblemKind::UnknownNode
@@ -407,7 +407,7 @@ impl Import<'_> {
         (at, spec, table): (usize, &NodesTable, &Table),
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let place = table.place();
         // The first reading, for nodes, has reported the problems of rows.
         let mut reported_before = Problems::new(true);
@@ -461,7 +461,7 @@ impl Import<'_> {
         table: &Table,
         problems: &mut Problems,
         report: &mut ReportProgress<'_>,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let place = table.place();
         each_row(table, problems, report, &mut |problems, _, row| {
             let ends = self.ends(spec, &row).map_err(LineError::from);

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::{
-    DatasetError, ProblemKind,
+    ProblemKind, Result,
     encoding::Encoding,
     error::{Fault, Problems},
     lines::{Line, Lines, MAX_LINE_BYTES},
@@ -47,7 +47,7 @@ pub(super) fn each(
     encoding: Encoding,
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     if is_array(path) {
         return each_of_array(path, encoding, problems, on_row);
     }
@@ -129,7 +129,7 @@ fn each_of_array(
     encoding: Encoding,
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
-) -> Result<(), DatasetError> {
+) -> Result<()> {
     let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
     let mut elements = Elements::default();
     let (mut is_open, mut is_over, mut last) = (false, false, 1);

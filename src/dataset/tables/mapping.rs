@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{DatasetError, encoding::Encoding, error::line_at, tables::Reading};
+use crate::{DatasetError, Result, encoding::Encoding, error::line_at, tables::Reading};
 use agent_ground::{files, words::snake};
 
 /// Name of the mapping file in a directory of tables.
@@ -133,7 +133,7 @@ impl Mapping {
     /// # Errors
     /// [`DatasetError::BadInput`] if the file is invalid, [`DatasetError::Io`] if it cannot be
     /// read.
-    pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
+    pub fn read(path: &Path) -> Result<Mapping> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
         let parsed: MappingFile = toml::from_str(&text).map_err(|error| {

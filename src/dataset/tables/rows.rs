@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::tables::columnar;
 use crate::{
-    DatasetError,
+    DatasetError, Result,
     encoding::Encoding,
     error::Problems,
     lines::Lines,
@@ -55,7 +55,7 @@ pub(super) struct Row {
 }
 
 /// Function that receives each row, and returns false to stop the reading.
-pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
+pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool> + 'a;
 
 impl Row {
     /// Returns the texts of the row's cells, separated by spaces, for messages.
@@ -172,7 +172,7 @@ impl Table {
     /// # Errors
     /// [`DatasetError::BadInput`] if the file is not a table or the database is damaged,
     /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
-    pub(super) fn all(path: &Path, reading: &Reading) -> Result<Vec<Table>, DatasetError> {
+    pub(super) fn all(path: &Path, reading: &Reading) -> Result<Vec<Table>> {
         let of = |kind| Table {
             path: path.to_path_buf(),
             kind,
@@ -258,7 +258,7 @@ impl Table {
     /// # Errors
     /// Errors of reading the table, and [`DatasetError::BadInput`] for more than [`MAX_COLUMNS`]
     /// keys of a JSON table.
-    pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
+    pub(super) fn columns(&self) -> Result<Vec<String>> {
         match &self.kind {
             Kind::Delimited(encoding) => delimited::columns(&self.path, *encoding),
             Kind::Parquet => columnar::columns(&self.path),
@@ -291,7 +291,7 @@ impl Table {
     ///
     /// # Errors
     /// Errors of reading the table.
-    pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys, DatasetError> {
+    pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys> {
         match &self.kind {
             Kind::Sqlite(database, table) => database.declared(table),
             _ => Ok(sqlite::DeclaredKeys::default()),
@@ -302,11 +302,7 @@ impl Table {
     ///
     /// # Errors
     /// Errors of reading the table, and errors of `on_row`.
-    pub(super) fn each(
-        &self,
-        problems: &mut Problems,
-        on_row: &mut RowHandler<'_>,
-    ) -> Result<(), DatasetError> {
+    pub(super) fn each(&self, problems: &mut Problems, on_row: &mut RowHandler<'_>) -> Result<()> {
         let cleaning = self.cleaning()?;
         cleaning.restart();
         self.each_raw(problems, &mut |problems, mut row| {
@@ -319,7 +315,7 @@ impl Table {
     ///
     /// # Errors
     /// Errors of reading the table.
-    pub(super) fn cleaning(&self) -> Result<&Cleaning, DatasetError> {
+    pub(super) fn cleaning(&self) -> Result<&Cleaning> {
         if let Some(known) = self.cleaning.get() {
             return Ok(known);
         }
@@ -352,11 +348,7 @@ impl Table {
         encoding.into_iter().chain(cells.unwrap_or_default()).collect()
     }
 
-    fn each_raw(
-        &self,
-        problems: &mut Problems,
-        on_row: &mut RowHandler<'_>,
-    ) -> Result<(), DatasetError> {
+    fn each_raw(&self, problems: &mut Problems, on_row: &mut RowHandler<'_>) -> Result<()> {
         match &self.kind {
             Kind::Delimited(encoding) => delimited::each(&self.path, *encoding, problems, on_row),
             Kind::Json(encoding) => json::each(&self.path, *encoding, problems, on_row),

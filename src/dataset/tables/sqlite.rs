@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit, types::Va
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    DatasetError, ProblemKind,
+    DatasetError, ProblemKind, Result,
     error::{Fault, Problems},
     lines::MAX_LINE_BYTES,
     tables::rows::{Row, RowHandler, Table},
@@ -92,7 +92,7 @@ impl Database {
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if the file is not a readable database.
-    pub(super) fn open(path: &Path) -> Result<Self, DatasetError> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = sqlite::connect(path, flags).and_then(|connection| {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -106,7 +106,7 @@ impl Database {
 
     /// Returns the names of the tables, sorted; virtual tables and their shadow tables are left
     /// out.
-    pub(super) fn tables(&self) -> Result<Vec<String>, DatasetError> {
+    pub(super) fn tables(&self) -> Result<Vec<String>> {
         let read = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(
                 "SELECT name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_schema WHERE type = 'table' \
@@ -128,13 +128,13 @@ impl Database {
     }
 
     /// Returns the names of a table's columns in order.
-    pub(super) fn columns(&self, table: &str) -> Result<Vec<String>, DatasetError> {
+    pub(super) fn columns(&self, table: &str) -> Result<Vec<String>> {
         let columns = columns_of(&self.connection, table).map_err(damaged(&self.path))?;
         Ok(columns.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Returns the keys that the schema declares for a table.
-    pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys, DatasetError> {
+    pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys> {
         let read = || -> rusqlite::Result<DeclaredKeys> {
             let columns = columns_of(&self.connection, table)?.into_iter();
             let mut key: Vec<(u32, String)> = columns
@@ -172,7 +172,7 @@ impl Database {
         place: &Path,
         problems: &mut Problems,
         on_row: &mut RowHandler<'_>,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<()> {
         let Self { path, connection } = self;
         let failed = damaged(path);
         let columns = columns_of(connection, table).map_err(&failed)?;
