@@ -55,7 +55,7 @@ pub(super) struct Lines {
     stored_bytes: u64,
     unpacked: u64,
     number: u64,
-    max_line: usize,
+    pub(super) max_line: usize,
     buffer: Vec<u8>,
 }
 
@@ -74,17 +74,17 @@ impl Lines {
             let message = format!("{dir} has both {first} and {second}; keep one");
             return Err(DatasetError::BadInput(message));
         }
-        Lines::open(&dir.join(first), MAX_LINE_BYTES).map(Some)
+        Lines::open(&dir.join(first)).map(Some)
     }
 
-    /// Opens a UTF-8 file, which may be packed; a line of more than `max_line` bytes is returned as
-    /// [`Line::TooLong`].
-    pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines> {
-        Lines::open_as(path, max_line, Encoding::Utf8)
+    /// Opens a UTF-8 file, which may be packed; a line of more than [`MAX_LINE_BYTES`] is returned
+    /// as [`Line::TooLong`].
+    pub(super) fn open(path: &Path) -> Result<Lines> {
+        Lines::open_as(path, Encoding::Utf8)
     }
 
     /// Like [`Lines::open`], for a file in `encoding`; its lines are decoded to UTF-8.
-    pub(super) fn open_as(path: &Path, max_line: usize, encoding: Encoding) -> Result<Lines> {
+    pub(super) fn open_as(path: &Path, encoding: Encoding) -> Result<Lines> {
         let file = files::open(path).map_err(DatasetError::io("open", path))?;
         let stored_bytes = file.metadata().map_err(DatasetError::io("open", path))?.len();
         let own = file.try_clone().map_err(DatasetError::io("open", path))?;
@@ -105,7 +105,7 @@ impl Lines {
             Encoding::Utf8 => reader,
             other => Box::new(BufReader::with_capacity(READ_BUFFER, Decoder::new(reader, other))),
         };
-        let (path, buffer) = (path.to_path_buf(), Vec::new());
+        let (path, buffer, max_line) = (path.to_path_buf(), Vec::new(), MAX_LINE_BYTES);
         Ok(Lines { path, reader, file, stored_bytes, unpacked: 0, number: 0, max_line, buffer })
     }
 
@@ -114,13 +114,10 @@ impl Lines {
     /// # Errors
     /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
     pub(super) fn encoding_of(path: &Path) -> Result<Encoding> {
-        let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+        let mut lines = Lines::open(path)?;
         let detected = Encoding::detect(&mut (&mut *lines.reader).take(MAX_FILE_BYTES));
-        detected.map_err(|source| DatasetError::Unreadable {
-            path: path.to_path_buf(),
-            line: 1,
-            source,
-        })
+        let (path, line) = (path.to_path_buf(), 1);
+        detected.map_err(|source| DatasetError::Unreadable { path, line, source })
     }
 
     /// Like [`Lines::next`]; also reports the progress of the phase, in bytes of the file as

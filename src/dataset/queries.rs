@@ -17,7 +17,7 @@ use crate::{
     error::{Fault, Problems},
     ids::AnswerIds,
     install::Watch,
-    lines::{Lines, MAX_LINE_BYTES},
+    lines::Lines,
 };
 use agent_ground::files;
 use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
@@ -382,11 +382,7 @@ fn parse_queries(
             let metadata = cells.map(|(name, value)| (name.clone(), value.to_string())).collect();
             Ok(LabelledQuery { id, text: text.to_string(), answers, metadata })
         };
-        let (query, wrong) = match parse() {
-            Ok(query) => (Some(query), None),
-            Err(fault) => (None, Some(fault)),
-        };
-        file.queries.extend(query);
+        let wrong = parse().map(|query| file.queries.push(query)).err();
         for fault in unknown.into_iter().chain(wrong) {
             let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
             problems.add(path, line, fault.following(follows));
@@ -498,11 +494,11 @@ impl QuerySources {
 }
 
 /// Checks the query files that exist and writes normalised copies to the directory `target`.
-/// `lost`: whether some lines of the imported data yielded no node.
+/// `ids` also says whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
-    (answer_ids, lost): (AnswerIds<'_>, bool),
+    ids: (AnswerIds<'_>, bool),
     problems: &mut Problems,
     watch: &mut Watch<'_>,
 ) -> Result<StoredQueries> {
@@ -521,7 +517,6 @@ pub(super) fn import_queries(
             }
             continue;
         }
-        let ids = (answer_ids, lost);
         let parsed = parse_queries(path, &read_bounded(path)?, ids, MAX_QUERY_BYTES, problems)?;
         let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
@@ -582,7 +577,7 @@ fn read_split<'a>(
     split_of: &mut HashMap<i64, &'a str>,
     problems: &mut Problems,
 ) -> Result<Vec<i64>> {
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut lines = Lines::open(path)?;
     let mut members = Vec::new();
     let within = scope.within;
     while let Some((number, line)) = lines.next()? {
@@ -591,31 +586,27 @@ fn read_split<'a>(
         if text.is_empty() {
             continue;
         }
-        let Ok(id) = text.parse::<i64>() else {
-            let shown: String = text.chars().take(60).collect();
-            let message = format!("{shown:?} is not a query id");
-            let hint = format!("write one id from {within} per line");
-            let fault = Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text);
-            problems.add(path, number, fault);
-            continue;
-        };
-        if !scope.ids.contains(&id) {
-            let message = format!("query {id} is not in {within}");
-            let hint = "add it there or drop this line";
-            let fault = Fault::new(ProblemKind::UnknownQuery, message, hint);
-            let follows = scope.lost || scope.seen_ids.contains(&id);
-            problems.add(path, number, fault.following(follows));
-            continue;
-        }
-        match split_of.insert(id, split) {
-            None => members.push(id),
-            Some(other) => {
+        let mut read = || {
+            let Ok(id) = text.parse::<i64>() else {
+                let shown: String = text.chars().take(60).collect();
+                let message = format!("{shown:?} is not a query id");
+                let hint = format!("write one id from {within} per line");
+                return Err(Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text));
+            };
+            if !scope.ids.contains(&id) {
+                let message = format!("query {id} is not in {within}");
+                let hint = "add it there or drop this line";
+                let follows = scope.lost || scope.seen_ids.contains(&id);
+                return Err(Fault::new(ProblemKind::UnknownQuery, message, hint).following(follows));
+            }
+            if let Some(other) = split_of.insert(id, split) {
                 split_of.insert(id, other);
                 let message = format!("query {id} is already in split {other}");
-                let hint = "keep it in one place";
-                problems.add(path, number, Fault::new(ProblemKind::SplitOverlap, message, hint));
+                return Err(Fault::new(ProblemKind::SplitOverlap, message, "keep it in one place"));
             }
-        }
+            Ok(id)
+        };
+        members.extend(problems.ok(path, number, read())?);
     }
     Ok(members)
 }

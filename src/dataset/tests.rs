@@ -409,7 +409,8 @@ fn long_lines_are_passed_over_in_bounded_memory() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lines");
     fs::write(&path, format!("abcd\n{}\nabcd\r\nabcde\nab", "x".repeat(1 << 20))).unwrap();
-    let mut lines = Lines::open(&path, 4).unwrap();
+    let mut lines = Lines::open(&path).unwrap();
+    lines.max_line = 4;
     let mut seen = Vec::new();
     while let Some((number, line)) = lines.next().unwrap() {
         seen.push((number, matches!(line, Line::Bytes(_))));

@@ -24,7 +24,7 @@ use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, ProblemKind, Progress, Result,
     error::{Fault, Problems},
     install::{Content, Install, Watch},
-    lines::{Lines, MAX_LINE_BYTES},
+    lines::Lines,
     neutral::read_toml,
 };
 use agent_kb::MAX_NODES;
@@ -188,7 +188,7 @@ impl Triples {
 }
 
 fn read(path: &Path, problems: &mut Problems, watch: &mut Watch<'_>) -> Result<Triples> {
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut lines = Lines::open(path)?;
     let mut triples = Triples::default();
     while let Some((number, line)) = lines.next_of(Phase::Nodes, watch)? {
         let Some(text) = problems.ok(path, number, line.text())? else { continue };

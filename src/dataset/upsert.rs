@@ -31,7 +31,7 @@ use crate::{
     error::{Fault, LineError, Problems},
     ids::nodes_of_id,
     install::{Content, Install, Watch},
-    lines::{Lines, MAX_LINE_BYTES},
+    lines::Lines,
     neutral::{NodeKey, json_message},
     queries::QuerySources,
 };
@@ -194,7 +194,7 @@ fn each_line(
     mut read: impl FnMut(&str, u64) -> Result<(), Fault>,
 ) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut lines = Lines::open(path)?;
     let mut bytes = 0;
     while let Some((number, line)) = lines.next()? {
         let Some(text) = problems.ok(path, number, line.text())? else { continue };

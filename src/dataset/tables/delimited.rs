@@ -134,7 +134,7 @@ impl Records {
         encoding: Encoding,
         problems: &mut Problems,
     ) -> Result<(Records, Vec<String>)> {
-        let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
+        let mut lines = Lines::open_as(path, encoding)?;
         let first = match lines.next()? {
             Some((number, line)) => problems.ok(path, number, line.text())?.map(str::to_owned),
             None => None,
@@ -148,10 +148,8 @@ impl Records {
         let says_tabs = TABBED.contains(&extension(path).as_str()) && count('\t') > 0;
         let splitter = Splitter::new(if says_tabs { '\t' } else { most_frequent });
         let mut records = Records { lines, splitter, pending: VecDeque::from([(1, first)]) };
-        let names = match records.next(path, problems)? {
-            Some((1, names)) => names,
-            _ => Vec::new(),
-        };
+        let header = records.next(path, problems)?.filter(|(line, _)| *line == 1);
+        let names = header.map(|(_, names)| names).unwrap_or_default();
         let names = names.iter().enumerate().map(|(at, name)| match name.trim() {
             "" => format!("column {}", at + 1),
             name => name.to_owned(),

@@ -23,7 +23,7 @@ const ARRAY: &str =
 /// Whether a file begins like an array of objects; false for an empty array.
 pub(super) fn is_array(path: &Path) -> bool {
     let encoding = Lines::encoding_of(path).unwrap_or_default();
-    let Ok(mut lines) = Lines::open_as(path, MAX_LINE_BYTES, encoding) else { return false };
+    let Ok(mut lines) = Lines::open_as(path, encoding) else { return false };
     let mut has_bracket = false;
     for _ in 0..MAX_BLANK_LINES {
         let Ok(Some((_, Line::Bytes(line)))) = lines.next() else { return false };
@@ -51,7 +51,7 @@ pub(super) fn each(
     if is_array(path) {
         return each_of_array(path, encoding, problems, on_row);
     }
-    let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
+    let mut lines = Lines::open_as(path, encoding)?;
     while let Some((line, text)) = lines.next()? {
         let Some(text) = problems.ok(path, line, text.text())? else { continue };
         if text.trim_ascii().is_empty() {
@@ -130,7 +130,7 @@ fn each_of_array(
     problems: &mut Problems,
     on_row: &mut RowHandler<'_>,
 ) -> Result<()> {
-    let mut lines = Lines::open_as(path, MAX_LINE_BYTES, encoding)?;
+    let mut lines = Lines::open_as(path, encoding)?;
     let mut elements = Elements::default();
     let (mut is_open, mut is_over, mut last) = (false, false, 1);
     while let Some((line, text)) = lines.next()? {
