@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use crate::ids::digest;
-use agent_kb::{Direction, Kb, NodeId, RelationId};
+use agent_kb::{Direction, Kb, NodeId};
 
 /// Differences between an old and a new version of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,18 +50,10 @@ impl Changes {
         }
         changes.nodes_added = inverse.iter().filter(|before| before.is_none()).count() as u64;
         for name in new.relations() {
-            let added = match (new.relation_id(name), old.relation_id(name)) {
-                (Some(new_id), Some(old_id)) => missing((new, new_id), (old, old_id), &inverse),
-                _ => edges_of(new, name),
-            };
-            changes.edges.entry(name.clone()).or_default().0 = added;
+            changes.edges.entry(name.clone()).or_default().0 = missing(new, old, name, &inverse);
         }
         for name in old.relations() {
-            let removed = match (old.relation_id(name), new.relation_id(name)) {
-                (Some(old_id), Some(new_id)) => missing((old, old_id), (new, new_id), &node_map),
-                _ => edges_of(old, name),
-            };
-            changes.edges.entry(name.clone()).or_default().1 = removed;
+            changes.edges.entry(name.clone()).or_default().1 = missing(old, new, name, &node_map);
         }
         changes.edges.retain(|_, counts| *counts != (0, 0));
         let without = |of: &Kb, other: &Kb| {
@@ -107,18 +99,14 @@ fn is_same(old: &Kb, node: NodeId, new: &Kb, new_node: NodeId) -> bool {
         && named(old, node) == named(new, new_node)
 }
 
-fn edges_of(kb: &Kb, relation: &str) -> u64 {
-    let id = kb.relation_id(relation);
-    kb.tuples().iter().filter(|tuple| Some(tuple.relation) == id).map(|tuple| tuple.edges).sum()
-}
-
-/// Counts the edges of a relation in the base `of` that the base `other` lacks. `to_other` maps
-/// nodes of `of` to nodes of `other`.
-fn missing(
-    (of, relation): (&Kb, RelationId),
-    (other, other_relation): (&Kb, RelationId),
-    to_other: &[Option<NodeId>],
-) -> u64 {
+/// Counts the edges of the relation `name` in the base `of` that the base `other` lacks. `to_other`
+/// maps nodes of `of` to nodes of `other`.
+fn missing(of: &Kb, other: &Kb, name: &str, to_other: &[Option<NodeId>]) -> u64 {
+    let Some(relation) = of.relation_id(name) else { return 0 };
+    let Some(other_relation) = other.relation_id(name) else {
+        let tuples = of.tuples().iter().filter(|tuple| tuple.relation == relation);
+        return tuples.map(|tuple| tuple.edges).sum();
+    };
     let at = |node: NodeId| to_other.get(node as usize).copied().flatten();
     let mut missing = 0;
     for node in 0..of.n_nodes() {

@@ -414,6 +414,16 @@ impl Fault {
         Fault { kind, message, excerpt: String::new(), hint, is_consequence: false }
     }
 
+    /// Returns the fault of an edge to a node that does not exist. `range` describes the ids in
+    /// `file`, and `what` is the node that may be added.
+    pub(super) fn unknown_node(message: String, file: &str, range: &str, what: &str) -> Fault {
+        let hint = format!(
+            "{file} has {range}; add the {what}, or import with --lenient to leave such edges out \
+             and count them"
+        );
+        Fault::new(ProblemKind::UnknownNode, message, hint)
+    }
+
     /// Sets the excerpt: the first characters of the invalid text, on one line.
     pub(super) fn with_excerpt(mut self, text: &str) -> Fault {
         let plain = text.replace('\t', "  ");

@@ -143,7 +143,7 @@ impl From<HubError> for Failure {
     }
 }
 
-fn transient(error: impl std::error::Error) -> Failure {
+fn transient(error: reqwest::Error) -> Failure {
     // The innermost error is specific; the outermost only reports that a request failed.
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
@@ -213,9 +213,7 @@ impl Hub {
             let asked = self.runtime.block_on(async {
                 let mut response = self.get(&url, &HeaderMap::new(), stop).await?;
                 let mut bytes = Vec::new();
-                while let Some(chunk) =
-                    self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
-                {
+                while let Some(chunk) = self.with_timeout(response.chunk(), stop).await? {
                     bytes.extend_from_slice(&chunk);
                     if bytes.len() > MAX_LIST_BYTES {
                         let reason = format!("the list has more than {MAX_LIST_BYTES} bytes");
@@ -269,7 +267,7 @@ impl Hub {
         stop: &AtomicBool,
     ) -> Result<(), HubError> {
         self.check_size(file)?;
-        if self.is_whole(file, target, stop)? {
+        if is_whole(file, target, stop)? {
             on_progress(file.size, file.size);
             return Ok(());
         }
@@ -307,7 +305,7 @@ impl Hub {
             }
         }
         part.sync_all().map_err(io_error(&path))?;
-        if !self.is_whole(file, &path, stop)? {
+        if !is_whole(file, &path, stop)? {
             fs::remove_file(&path).map_err(io_error(&path))?;
             return Err(HubError::Failed(format!(
                 "{} arrived damaged: its SHA-256 does not match; it was removed, run the command \
@@ -318,34 +316,6 @@ impl Hub {
         fs::rename(&path, target).map_err(io_error(target))?;
         on_progress(file.size, file.size);
         Ok(())
-    }
-
-    /// Whether the local file at `path` has the size and, if known, the digest of a repository's
-    /// file.
-    fn is_whole(
-        &self,
-        file: &RemoteFile,
-        path: &Path,
-        stop: &AtomicBool,
-    ) -> Result<bool, HubError> {
-        let Ok(mut local) = File::open(path) else { return Ok(false) };
-        if local.metadata().map_err(io_error(path))?.len() != file.size {
-            return Ok(false);
-        }
-        let Some(expected) = &file.sha256 else { return Ok(true) };
-        let (mut hash, mut buffer) = (Sha256::new(), vec![0; HASH_BUFFER]);
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                return Err(HubError::Stopped);
-            }
-            let n = local.read(&mut buffer).map_err(io_error(path))?;
-            if n == 0 {
-                break;
-            }
-            hash.update(buffer.get(..n).unwrap_or_default());
-        }
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(found.eq_ignore_ascii_case(expected))
     }
 
     fn url(&self, path: &str) -> Result<Url, HubError> {
@@ -384,9 +354,7 @@ impl Hub {
         sink.part.set_len(from).map_err(io_error(path))?;
         sink.part.seek(SeekFrom::Start(from)).map_err(io_error(path))?;
         let mut done = from;
-        while let Some(chunk) =
-            self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
-        {
+        while let Some(chunk) = self.with_timeout(response.chunk(), stop).await? {
             if done + chunk.len() as u64 > size {
                 let reason = format!("the reply exceeds the listed size of {size} bytes");
                 return Err(protocol(url, reason).into());
@@ -426,7 +394,7 @@ impl Hub {
             {
                 request = request.header(header::AUTHORIZATION, token.clone());
             }
-            let response = self.with_timeout(request.send(), stop).await?.map_err(transient)?;
+            let response = self.with_timeout(request.send(), stop).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -446,16 +414,16 @@ impl Hub {
         Err(protocol(url, format!("more than {MAX_REDIRECTS} redirects")).into())
     }
 
-    /// Awaits a future; fails after the idle timeout or once the stop flag is set.
-    async fn with_timeout<F: Future>(
+    /// Awaits a reply; fails after the idle timeout or once the stop flag is set.
+    async fn with_timeout<T>(
         &self,
-        future: F,
+        future: impl Future<Output = reqwest::Result<T>>,
         stop: &AtomicBool,
-    ) -> Result<F::Output, Failure> {
+    ) -> Result<T, Failure> {
         let (mut future, began) = (pin!(future), Instant::now());
         loop {
             if let Ok(output) = time::timeout(POLL, &mut future).await {
-                return Ok(output);
+                return output.map_err(transient);
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(HubError::Stopped.into());
@@ -466,6 +434,29 @@ impl Hub {
             }
         }
     }
+}
+
+/// Whether the local file at `path` has the size and, if known, the digest of a repository's
+/// file.
+fn is_whole(file: &RemoteFile, path: &Path, stop: &AtomicBool) -> Result<bool, HubError> {
+    let Ok(mut local) = File::open(path) else { return Ok(false) };
+    if local.metadata().map_err(io_error(path))?.len() != file.size {
+        return Ok(false);
+    }
+    let Some(expected) = &file.sha256 else { return Ok(true) };
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; HASH_BUFFER]);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(HubError::Stopped);
+        }
+        let n = local.read(&mut buffer).map_err(io_error(path))?;
+        if n == 0 {
+            break;
+        }
+        hash.update(buffer.get(..n).unwrap_or_default());
+    }
+    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(found.eq_ignore_ascii_case(expected))
 }
 
 /// Sleeps before the next attempt; returns the error if no attempt is left.

@@ -97,10 +97,7 @@ impl<'a> AnswerIds<'a> {
     /// Returns how query files of a base identify answers: by key if the base has keys, otherwise
     /// by number.
     pub(super) fn for_base(kb: &'a Kb) -> Self {
-        match kb.has_keys() {
-            true => AnswerIds::Keys(kb),
-            false => AnswerIds::Numbers(kb.n_nodes()),
-        }
+        if kb.has_keys() { AnswerIds::Keys(kb) } else { AnswerIds::Numbers(kb.n_nodes()) }
     }
 
     /// Parses a list of answers such as `[3, 17]` or `["B-7", product:17]`; returns the nodes,

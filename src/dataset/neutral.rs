@@ -9,12 +9,7 @@
 //! behind. A lenient import skips invalid lines, counts them by kind, and fills missing ids with
 //! empty nodes of type `unknown`. Both drop and count duplicate edges.
 
-use std::{
-    collections::BTreeMap,
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
-};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path, sync::atomic::AtomicBool};
 
 use serde::{
     Deserialize, Deserializer,
@@ -30,6 +25,7 @@ use crate::{
     lines::Lines,
     links,
     render::{Template, render_text},
+    tables::file_name,
 };
 use agent_ground::{files, words::Languages};
 use agent_kb::{KbMeta, NodeId};
@@ -66,7 +62,7 @@ pub fn import_neutral(
     (install.meta, install.graph.templates) = read_toml(source)?;
     let nodes = required(source, "nodes.jsonl")?;
     let edges = required(source, "edges.tsv")?;
-    let nodes_file = file_name(&nodes.path);
+    let nodes_file = file_name(&fs::canonicalize(&nodes.path).unwrap_or(nodes.path.clone()));
     let naming = read_nodes(nodes, &mut install, &mut watch)?;
     read_edges(edges, &naming, &nodes_file, &mut install, &mut watch)?;
     drop(naming);
@@ -130,11 +126,6 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
         languages: parsed.language,
     };
     Ok((meta, templates))
-}
-
-pub(super) fn file_name(path: &Path) -> String {
-    let full: PathBuf = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// How the edges of a dataset identify nodes.
@@ -352,12 +343,7 @@ fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<Nod
             Naming::Numbers => format!("ids from 0 to {}", n_nodes.saturating_sub(1)),
             Naming::Keys(ids) => ids.describe(KEY_SPACE),
         };
-        let message = format!("no node has the id \"{id}\"");
-        let hint = format!(
-            "{nodes_file} has {range}; add the node, or import with --lenient to leave such edges \
-             out and count them"
-        );
-        Fault::new(ProblemKind::UnknownNode, message, hint)
+        Fault::unknown_node(format!("no node has the id \"{id}\""), nodes_file, &range, "node")
     })
 }
 

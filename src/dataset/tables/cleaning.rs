@@ -181,13 +181,11 @@ impl Judge {
     pub(super) fn see(&mut self, row: &Row) {
         for (column, value) in &row.cells {
             let look = self.looks.entry(column.clone()).or_default();
-            let text = match value {
-                Value::String(text) => text.trim(),
-                _ => {
-                    look.filled += 1;
-                    continue;
-                }
+            let Value::String(text) = value else {
+                look.filled += 1;
+                continue;
             };
+            let text = text.trim();
             match self.markers.contains(text) {
                 true => look.markers += 1,
                 false => look.see(text),

@@ -656,8 +656,7 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
         relation: relation_of(&link.column),
         to: link.other.node_type.clone(),
     });
-    let mut relations: Vec<Link> = relations.collect();
-    relations.extend(given.cloned());
+    let relations: Vec<Link> = relations.chain(given.cloned()).collect();
     let mut taken: Vec<&str> = relations.iter().map(|link| link.column.as_str()).collect();
     taken.extend(current.id.as_deref());
     let name = current.name_column(&taken);

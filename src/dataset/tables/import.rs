@@ -496,12 +496,7 @@ impl Import<'_> {
         self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
             let file = self.files.get(node_type).map_or("", String::as_str);
             let message = format!("no {node_type} has the id \"{id}\"");
-            let hint = format!(
-                "{file} has {}; add the {node_type}, or import with --lenient to leave such edges \
-                 out and count them",
-                self.ids.describe(node_type)
-            );
-            Fault::new(ProblemKind::UnknownNode, message, hint)
+            Fault::unknown_node(message, file, &self.ids.describe(node_type), node_type)
         })
     }
 }

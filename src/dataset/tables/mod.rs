@@ -60,4 +60,5 @@ pub use cleaning::{Reading, Repair};
 pub use guess::{Guess, GuessOptions, guess};
 pub use import::import_tables;
 pub use mapping::{EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, TableHint};
+pub(super) use rows::file_name;
 pub use rows::holds_data;

@@ -141,7 +141,7 @@ fn is_hidden(path: &Path) -> bool {
 }
 
 /// Returns the name of a file without directories.
-pub(super) fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -204,10 +204,7 @@ impl Table {
     /// # Errors
     /// A message for the user, which lists the tables that exist.
     pub(super) fn find(all: &[Table], name: Option<&str>) -> Result<Table, String> {
-        let names = || {
-            let names = all.iter().filter_map(Table::name);
-            names.collect::<Vec<_>>().join(", ")
-        };
+        let names = || all.iter().filter_map(Table::name).collect::<Vec<_>>().join(", ");
         match name {
             None if all.iter().any(|table| table.name().is_some()) => {
                 Err(format!("it is a database, so a table must be named: {}", names()))

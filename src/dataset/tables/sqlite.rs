@@ -180,12 +180,8 @@ impl Database {
         let (names, table) = (names.join(", "), quoted(table));
         // A table without row ids is stored in the order of its primary key.
         let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
-        let mut statement = match numbered {
-            Ok(statement) => statement,
-            Err(_) => {
-                connection.prepare(&format!("SELECT {names} FROM {table}")).map_err(&failed)?
-            }
-        };
+        let plain = || connection.prepare(&format!("SELECT {names} FROM {table}"));
+        let mut statement = numbered.or_else(|_| plain()).map_err(&failed)?;
         let mut rows = statement.query([]).map_err(&failed)?;
         let mut line = 0;
         while let Some(row) = rows.next().map_err(&failed)? {
