@@ -219,9 +219,7 @@ fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, Archi
 
 /// Members of a zip file, sorted by name; entries for folders are left out.
 #[derive(Debug)]
-pub(super) struct Members {
-    members: Vec<Member>,
-}
+pub(super) struct Members(Vec<Member>);
 
 /// Location and sizes of a member in a zip file.
 #[derive(Debug)]
@@ -309,17 +307,17 @@ impl Members {
         if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(ArchiveError::refused(&pair[0].name, "occurs twice"));
         }
-        Ok(Members { members })
+        Ok(Members(members))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter()
+        self.0.iter()
     }
 
     pub(super) fn get(&self, name: &str) -> Result<&Member, ArchiveError> {
         let missing = || ArchiveError::Missing { name: shortened(name) };
-        let found = self.members.binary_search_by(|member| (*member.name).cmp(name));
-        found.ok().and_then(|at| self.members.get(at)).ok_or_else(missing)
+        let found = self.0.binary_search_by(|member| (*member.name).cmp(name));
+        found.ok().and_then(|at| self.0.get(at)).ok_or_else(missing)
     }
 }
 

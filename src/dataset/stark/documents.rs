@@ -104,13 +104,17 @@ impl<'a> Documents<'a> {
         text
     }
 
+    /// Returns the relations over which a node has neighbours, each with these neighbours.
+    fn links(&self, node: NodeId) -> impl Iterator<Item = (&'static str, Neighbors<'a>)> {
+        let links = self.relations.iter();
+        let links =
+            links.map(move |(name, id)| (*name, self.kb.neighbors(node, *id, self.direction)));
+        links.filter(|(_, others)| !others.is_empty())
+    }
+
     fn scholarly(&self, node: NodeId) -> String {
         let mut text = String::new();
-        for &(relation, id) in &self.relations {
-            let others = self.kb.neighbors(node, id, self.direction);
-            if others.is_empty() {
-                continue;
-            }
+        for (relation, others) in self.links(node) {
             let shown = others.iter().filter_map(|&other| {
                 let name = self.kb.name(other);
                 match self.type_name(other) {
@@ -139,11 +143,7 @@ impl<'a> Documents<'a> {
 
     fn biomedical(&self, node: NodeId) -> String {
         let mut text = String::new();
-        for &(relation, id) in &self.relations {
-            let others = self.kb.neighbors(node, id, self.direction);
-            if others.is_empty() {
-                continue;
-            }
+        for (relation, others) in self.links(node) {
             text += &format!("\n  {}: {{", relation.replace(' ', "_"));
             let number = |node: &NodeId| {
                 let type_id = usize::from(self.kb.node_type(*node).0);

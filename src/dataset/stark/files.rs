@@ -65,20 +65,13 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places> {
     if found.len() > 1 {
         found.retain(|(kind, _)| *kind == name);
     }
-    match found.pop() {
-        Some((_, places)) => Ok(places),
-        None if kinds.is_empty() => Err(DatasetError::bad_input(
-            dir,
-            "no processed.zip or folder processed was found here or below skb/amazon, skb/mag or \
-             skb/prime; give the folder that holds one",
-        )),
-        None => Err(DatasetError::bad_input(
-            dir,
-            format!(
-                "it holds several bases: {kinds}; use one of these as the name, or give its folder"
-            ),
-        )),
-    }
+    found.pop().map(|(_, places)| places).ok_or_else(|| {
+        let none = "no processed.zip or folder processed was found here or below skb/amazon, \
+                    skb/mag or skb/prime; give the folder that holds one";
+        let hint = "use one of these as the name, or give its folder";
+        let several = format!("it holds several bases: {kinds}; {hint}");
+        DatasetError::bad_input(dir, if kinds.is_empty() { none } else { &several })
+    })
 }
 
 /// Returns the paths of the query files, in the layout of the benchmark, in the directory `dir`.
@@ -109,13 +102,11 @@ impl Places {
 }
 
 fn incomplete(path: &Path) -> DatasetError {
-    DatasetError::bad_input(
-        path,
-        format!(
-            "it does not hold a base: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} \
-             and node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
-        ),
-    )
+    let message = format!(
+        "it does not hold a base: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} \
+         and node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
+    );
+    DatasetError::bad_input(path, message)
 }
 
 /// The files of one base, in a folder or a zip file.
@@ -191,15 +182,12 @@ impl Files {
         let names: Option<BTreeMap<i64, String>> = items.iter().map(name).collect();
         let names = names
             .ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))?;
-        match names.iter().find(|(_, name)| name.contains(is_control)) {
-            Some((number, name)) => {
-                let shown: String = name.chars().take(SHOWN_CHARS).collect();
-                Err(bad(format!(
-                    "entry {number}, {shown:?}, holds a control character; fetch it again"
-                )))
-            }
-            None => Ok(names),
+        if let Some((number, name)) = names.iter().find(|(_, name)| name.contains(is_control)) {
+            let shown: String = name.chars().take(SHOWN_CHARS).collect();
+            let fault = "holds a control character; fetch it again";
+            return Err(bad(format!("entry {number}, {shown:?}, {fault}")));
         }
+        Ok(names)
     }
 
     /// Reads a tensor of integers with `n_rows` rows; returns its elements row by row. The tensor
@@ -233,9 +221,8 @@ impl Files {
             return Err(bad(format!("it holds {limit} numbers or more; use a smaller base")));
         }
         if let Some(element) = refused {
-            return Err(bad(format!(
-                "it holds {element}, which is not a {expected}; fetch it again"
-            )));
+            let fault = format!("it holds {element}, which is not a {expected}");
+            return Err(bad(format!("{fault}; fetch it again")));
         }
         let has_rows = match shape.as_slice() {
             [_] => n_rows == 1,

@@ -62,12 +62,8 @@ pub struct Origin {
     /// Whether the reference follows edges in their stored direction only. This is the case in mode
     /// [`Mode::Faithful`] if every pair of nodes is stored equally often in both directions: the
     /// reference then leaves the graph unchanged.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl Origin {
@@ -173,11 +169,8 @@ impl OrderedNodeWriter<'_> {
     fn type_name(&self, id: u32) -> Result<&str> {
         let number = self.type_of.get(id as usize).copied().unwrap_or_default();
         self.types.get(&number.into()).map(String::as_str).ok_or_else(|| {
-            let path = self.files.path("node_types.pt");
-            DatasetError::bad_input(
-                path,
-                format!("node {id} has type {number}, which has no name; fetch it again"),
-            )
+            let message = format!("node {id} has type {number}, which has no name; fetch it again");
+            DatasetError::bad_input(self.files.path("node_types.pt"), message)
         })
     }
 
@@ -324,10 +317,8 @@ fn read_edges(
         }
         // The mean of relation numbers may be a number without a name.
         let relation = relations.get(&i64::from(*number)).ok_or_else(|| {
-            DatasetError::bad_input(
-                &path,
-                format!("merged relation {number} has no name; use --mode exact"),
-            )
+            let message = format!("merged relation {number} has no name; use --mode exact");
+            DatasetError::bad_input(&path, message)
         })?;
         writer.push_edge(source, relation, target)?;
     }

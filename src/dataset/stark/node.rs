@@ -64,6 +64,18 @@ fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }
 
+/// Returns the fields of the given keys, which are separated by spaces, in this order; keys without
+/// a value for which `is_known` holds are skipped.
+fn fields_of(info: &Value, keys: &str, is_known: fn(&Value) -> bool) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    for key in keys.split(' ') {
+        if let Some(value) = info.get(key).filter(|value| is_known(value)) {
+            push_field(&mut fields, key, value);
+        }
+    }
+    fields
+}
+
 /// Adds a field unless its value is empty.
 fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: &Value) {
     let text = render_field(&json(value));
@@ -139,12 +151,7 @@ fn product(info: &Value) -> Result<Node, String> {
         text += &format!("#{number}:\nquestion: \"{question}\"\nanswer: \"{answer}\"\n");
     }
 
-    let mut fields = Vec::new();
-    for key in PRODUCT_FIELDS.split(' ') {
-        if let Some(value) = info.get(key) {
-            push_field(&mut fields, key, value);
-        }
-    }
+    let mut fields = fields_of(info, PRODUCT_FIELDS, |_| true);
     let reviews = reviews.iter().map(|(_, review)| *review);
     push_pairs(&mut fields, "review", reviews, ["summary", "reviewText"]);
     push_pairs(&mut fields, "qa", questions.iter(), ["question", "answer"]);
@@ -257,12 +264,7 @@ fn mag(info: &Value) -> Result<Node, String> {
         "field_of_study" => counted(info, " - field of study", "field")?,
         _ => return Err(format!("its type {} is not known", python::text(node_type))),
     };
-    let mut fields = Vec::new();
-    for key in MAG_FIELDS.split(' ') {
-        if let Some(value) = info.get(key).filter(|value| python::text(value) != "-1") {
-            push_field(&mut fields, key, value);
-        }
-    }
+    let fields = fields_of(info, MAG_FIELDS, |value| python::text(value) != "-1");
     Ok(Node { name, text, fields })
 }
 
@@ -319,12 +321,7 @@ fn prime(info: &Value) -> Result<Node, String> {
     let (name, node_type) = (filled("name")?, filled("type")?);
     let mut text =
         format!("- name: {name}\n- type: {node_type}\n- source: {}\n", filled("source")?);
-    let mut fields = Vec::new();
-    for key in ["id", "source"] {
-        if let Some(value) = info.get(key) {
-            push_field(&mut fields, key, value);
-        }
-    }
+    let mut fields = fields_of(info, "id source", |_| true);
     let details = match info.get("details") {
         Some(Value::Dict(details)) => details.as_ref(),
         Some(other) if !is_blank(other) => return Err("\"details\" is not a dict".to_string()),

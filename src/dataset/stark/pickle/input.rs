@@ -299,9 +299,7 @@ impl<R: Read> Input<R> {
 
 /// Counts the fetches of each memo slot, up to the end of the pickle; returns the counts by slot
 /// number.
-pub(super) fn count_fetches<R: Read>(
-    mut input: Input<R>,
-) -> Result<HashMap<u32, u32>, PickleError> {
+pub(super) fn count_fetches(mut input: Input<impl Read>) -> Result<HashMap<u32, u32>, PickleError> {
     let mut fetches: HashMap<u32, u32> = HashMap::new();
     loop {
         match input.op()? {
