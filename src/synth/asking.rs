@@ -38,7 +38,7 @@ use agent_kb::{
     metapath::{Branch, Links, Step, in_words},
 };
 use agent_llm::{
-    Llm, LlmError, Message, Request, RoleSpec, Schema,
+    Llm, Message, Request, RoleSpec, Schema,
     prompts::{PromptError, Prompts},
 };
 
@@ -160,19 +160,6 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     Estimate { calls, tokens_in, tokens_out, usd }
 }
 
-/// Why a model makes no further questions.
-enum End {
-    /// The model gives no more replies, for example because the budget is spent.
-    Replies(LlmError),
-    Prompt(PromptError),
-}
-
-impl From<PromptError> for End {
-    fn from(error: PromptError) -> Self {
-        Self::Prompt(error)
-    }
-}
-
 /// A reply about numbered items.
 #[derive(Deserialize)]
 struct Replies<T> {
@@ -240,14 +227,14 @@ impl Draft {
         stream: &mut Stream,
     ) -> Draft {
         let Grounding { slots, candidates } = grounding;
-        let style = Style::ALL.get(stream.below(Style::ALL.len())).copied();
+        let style = stream.pick(&Style::ALL);
         Draft {
             kind_words: wording::type_words(kb.type_name(template.target)),
             paths: template.branches.iter().map(|branch| path(kb, branch, &slots)).collect(),
             question: Question {
                 text: String::new(),
                 kind,
-                style: style.unwrap_or(Style::Question),
+                style,
                 template: template.id.clone(),
                 slots,
                 gold: stream.pick(&candidates),
@@ -395,13 +382,8 @@ fn path(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> String {
 /// template does so.
 fn is_roundabout(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> bool {
     let Some(&slot) = branch.slot.and_then(|slot| slots.get(slot)) else { return false };
-    match &branch.steps[..] {
-        [first, _, ..] => match kb.linked(first, slot)[..] {
-            [only] => !kb.name(only).is_empty(),
-            _ => false,
-        },
-        _ => false,
-    }
+    let [first, _, ..] = &branch.steps[..] else { return false };
+    matches!(kb.linked(first, slot)[..], [only] if !kb.name(only).is_empty())
 }
 
 /// Returns the beginning of a node's document.
@@ -459,7 +441,7 @@ impl Requester {
         prompt: &str,
         items: Vec<Value>,
         inputs: impl Fn(Vec<Value>) -> Value,
-    ) -> Result<Vec<Option<T>>, End> {
+    ) -> Result<Vec<Option<T>>, SynthError> {
         let (mut batches, mut length): (Vec<Vec<Value>>, usize) = (Vec::new(), 0);
         for mut item in items {
             let own = item.to_string().chars().count();
@@ -486,7 +468,7 @@ impl Requester {
             let mut of_batch: Vec<Option<T>> = (0..size).map(|_| None).collect();
             let reply = match value {
                 Ok(value) => serde_json::from_value::<Replies<T>>(value).ok(),
-                Err(error) if error.ends_run() => return Err(End::Replies(error)),
+                Err(error) if error.ends_run() => return Err(error.into()),
                 Err(_) => None,
             };
             for ReplyOf { n, reply } in reply.into_iter().flat_map(|reply| reply.items) {
@@ -501,7 +483,11 @@ impl Requester {
 
     /// Makes questions from drafts by the four steps of the module; counts rejected drafts by
     /// reason.
-    fn make(&self, making: &mut Making<'_>, mut drafts: Vec<Draft>) -> Result<Vec<Question>, End> {
+    fn make(
+        &self,
+        making: &mut Making<'_>,
+        mut drafts: Vec<Draft>,
+    ) -> Result<Vec<Question>, SynthError> {
         let kb = &making.maker.base.kb;
         let items = drafts.iter().map(|draft| {
             let document = match draft.is_relational() {
@@ -574,11 +560,11 @@ pub(super) fn construct(
                 made.iter().for_each(|one| making.tally.count(&one.template, true));
                 questions.extend(made.into_iter().filter_map(|one| making.maker.accept(one)));
             }
-            Err(End::Replies(LlmError::Stopped)) => return Err(SynthError::Stopped),
-            Err(End::Replies(error)) => {
+            // The model gives no more replies, for example because the budget is spent.
+            Err(SynthError::Llm(error)) => {
                 return Ok((questions, making.maker.dropped, Some(Interruption(error))));
             }
-            Err(End::Prompt(error)) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     watch.report("questions", wanted, wanted)?;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    Interruption, MAX_ANSWERS, Question, SynthError, Watch,
+    Interruption, MAX_ANSWERS, Property, Question, SynthError, Watch,
     discover::{slots_of, starts},
     mention::{Mentions, folded},
     properties::Properties,
@@ -47,6 +47,18 @@ pub(super) struct Grounding {
     pub(super) slots: Vec<NodeId>,
     /// Nodes that meet the conditions of all branches, ascending.
     pub(super) candidates: Vec<NodeId>,
+}
+
+/// A question before its wording.
+struct Drawn {
+    /// The template; without slots and branches for a question about words of documents only.
+    template: Template,
+    slots: Vec<NodeId>,
+    /// Mentions of the slot nodes.
+    names: Vec<String>,
+    gold: NodeId,
+    properties: Vec<Property>,
+    answers: Vec<NodeId>,
 }
 
 /// Makes questions about one base, and remembers the accepted questions.
@@ -116,12 +128,6 @@ impl<'a> QuestionMaker<'a> {
         fits.then_some(Grounding { slots, candidates })
     }
 
-    /// Returns a text that mentions each of the slot nodes; `None` if one of the nodes cannot be
-    /// mentioned.
-    pub(super) fn mention(&mut self, slots: &[NodeId], stream: &mut Stream) -> Option<Vec<String>> {
-        slots.iter().map(|&slot| self.mentions.mention(slot, stream)).collect()
-    }
-
     /// Counts a rejected draw under its reason; returns `None`.
     pub(super) fn reject<T>(&mut self, reason: &'static str) -> Option<T> {
         *self.dropped.entry(reason).or_default() += 1;
@@ -151,88 +157,71 @@ impl<'a> QuestionMaker<'a> {
     /// Makes a question of the given kind from one draw; `None` if the draw is rejected.
     fn try_question(&mut self, kind: Kind, stream: &mut Stream) -> Option<Question> {
         let template = self.draw(stream)?;
-        match kind {
+        let drawn = match kind {
             Kind::Textual => self.textual(template, stream),
             _ => self.related(template, kind, stream),
-        }
+        };
+        let Drawn { template, slots, names, gold, properties, answers } = drawn?;
+        let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
+        let (text, style) = wording::question(&self.base.kb, &template, &names, &words, stream);
+        let (template, votes) = (template.id, Vec::new());
+        self.accept(Question {
+            text,
+            kind,
+            style,
+            template,
+            slots,
+            gold,
+            properties,
+            votes,
+            answers,
+        })
     }
 
-    fn related(&mut self, template: usize, kind: Kind, stream: &mut Stream) -> Option<Question> {
+    fn related(&mut self, template: usize, kind: Kind, stream: &mut Stream) -> Option<Drawn> {
         let Some(Grounding { slots, candidates }) = self.ground(template, stream) else {
             return self.reject("has no candidates, or too many");
         };
         let gold = stream.pick(&candidates);
-        let narrowed = match kind {
+        let (properties, answers) = match kind {
             Kind::Relational if candidates.len() <= MAX_ANSWERS => (Vec::new(), candidates),
             Kind::Relational => return self.reject("has too many answers"),
             _ => {
                 let max_answers = if stream.percent(80) { FEW_ANSWERS } else { MAX_ANSWERS };
-                match self.properties.narrow(&candidates, gold, max_answers, stream) {
+                match self.properties.narrow(Some(&candidates), gold, max_answers, stream) {
                     Some(narrowed) => narrowed,
                     None => return self.reject("has no words that narrow it"),
                 }
             }
         };
-        let Some(names) = self.mention(&slots, stream) else {
+        let names = slots.iter().map(|&slot| self.mentions.mention(slot, stream));
+        let Some(names) = names.collect::<Option<Vec<String>>>() else {
             return self.reject("has a slot that cannot be named");
         };
-        let (properties, answers) = narrowed;
-        let template = self.templates.get(template)?;
-        let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
-        let (text, style) = wording::question(&self.base.kb, template, &names, &words, stream);
-        let template = template.id.clone();
-        let votes = Vec::new();
-        self.accept(Question {
-            text,
-            kind,
-            style,
-            template,
-            slots,
-            gold,
-            properties,
-            votes,
-            answers,
-        })
+        let template = self.templates.get(template)?.clone();
+        Some(Drawn { template, slots, names, gold, properties, answers })
     }
 
-    fn textual(&mut self, template: usize, stream: &mut Stream) -> Option<Question> {
+    fn textual(&mut self, template: usize, stream: &mut Stream) -> Option<Drawn> {
         let kb = &self.base.kb;
         let target = self.templates.get(template)?.target;
         let nodes = kb.nodes_of_type(target);
         let gold = *nodes.get(stream.below(nodes.len()))?;
-        let Some((properties, answers)) = self.properties.narrow_type(gold, FEW_ANSWERS, stream)
-        else {
+        let narrowed = self.properties.narrow(None, gold, FEW_ANSWERS, stream);
+        let Some((properties, answers)) = narrowed else {
             return self.reject("has no words that narrow it");
         };
-        let template = textual(target);
-        let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
-        let (text, style) = wording::question(kb, &template, &[], &words, stream);
-        let (template, slots) = (format!("{} by words", kb.type_name(target)), Vec::new());
-        let (kind, votes) = (Kind::Textual, Vec::new());
-        self.accept(Question {
-            text,
-            kind,
-            style,
-            template,
-            slots,
-            gold,
-            properties,
-            votes,
-            answers,
-        })
-    }
-}
-
-/// Returns a template without slots and branches, for a question about words of documents only.
-pub(super) fn textual(target: agent_kb::TypeId) -> Template {
-    Template {
-        id: String::new(),
-        target,
-        slots: Vec::new(),
-        branches: Vec::new(),
-        exclude_slots: false,
-        text: None,
-        weight: 0.0,
+        let template = Template {
+            id: format!("{} by words", kb.type_name(target)),
+            target,
+            slots: Vec::new(),
+            branches: Vec::new(),
+            exclude_slots: false,
+            text: None,
+            weight: 0.0,
+        };
+        let (slots, names) = (Vec::new(), Vec::new());
+        Some(Drawn { template, slots, names, gold, properties, answers })
     }
 }
 

@@ -67,20 +67,10 @@ const REPEATED: f64 = 0.8;
 const FLATTENED: f64 = 0.25;
 /// Share of each template form in the total weight of the templates of a type of answers.
 const SHARES: [(Form, f64); 3] = [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.55)];
-/// Words in the names of relations that hold in both directions, whichever direction is stored.
-const MUTUAL_WORDS: [&str; 11] = [
-    "adjacent",
-    "also",
-    "associated",
-    "between",
-    "continuous",
-    "interacts",
-    "related",
-    "resembles",
-    "similar",
-    "same",
-    "with",
-];
+/// Words in the names of relations that hold in both directions, whichever direction is stored;
+/// separated by spaces.
+const MUTUAL_WORDS: &str =
+    "adjacent also associated between continuous interacts related resembles similar same with";
 /// Number of edges that are sampled to decide whether a relation within a type has a direction.
 const EDGES: usize = 1_000;
 /// Maximum share of edges that are stored in both directions, for a relation with a direction.
@@ -133,7 +123,7 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
 /// For example, people ask which papers cite a paper or which papers it cites, but not both at
 /// once.
 fn directed(kb: &Kb, step: Step) -> Vec<Step> {
-    let is_mutual = |word: &String| MUTUAL_WORDS.contains(&word.as_str());
+    let is_mutual = |word: &String| MUTUAL_WORDS.split(' ').any(|known| known == word);
     if step.direction != Direction::Any
         || parts(kb.relation_name(step.relation)).iter().any(is_mutual)
     {
@@ -150,13 +140,6 @@ fn directed(kb: &Kb, step: Step) -> Vec<Step> {
         true => [Direction::Out, Direction::In].map(|direction| Step { direction, ..step }).into(),
         false => vec![step],
     }
-}
-
-/// Returns the minimum number of groundings with answers that a template needs; see
-/// [`MIN_GROUNDINGS`].
-fn min_groundings(kb: &Kb) -> f64 {
-    let [min, max] = MIN_GROUNDINGS;
-    (f64::from(kb.n_nodes()) / 10.0).clamp(min, max)
 }
 
 /// Returns the weight of a type of answers: it grows with the numbers of nodes and of relations,
@@ -239,9 +222,17 @@ fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
         }
         sizes.push(ends.len());
     }
+    filled_median(kb, starts.len(), sizes)
+}
+
+/// Returns the median of the sizes that are not 0; `None` if too few groundings have such a size.
+/// `n_starts` is the number of groundings, of which [`SAMPLED`] have been measured.
+fn filled_median(kb: &Kb, n_starts: usize, mut sizes: Vec<usize>) -> Option<usize> {
     sizes.retain(|&size| size > 0);
-    let groundings = starts.len() as f64 * sizes.len() as f64 / SAMPLED as f64;
-    median(sizes).filter(|_| groundings >= min_groundings(kb))
+    let groundings = n_starts as f64 * sizes.len() as f64 / SAMPLED as f64;
+    let [min, max] = MIN_GROUNDINGS;
+    let enough = (f64::from(kb.n_nodes()) / 10.0).clamp(min, max);
+    median(sizes).filter(|_| groundings >= enough)
 }
 
 /// Returns the nodes from which at least one edge leads along a step, ascending.
@@ -262,10 +253,7 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     let alone = |hops: usize| {
         paths.iter().filter(move |path| path.steps.len() == hops && path.median <= max_median)
     };
-    let single = |path: &Path| {
-        let slot = path.steps.first().map_or(target, |step| step.from);
-        template(kb, target, vec![slot], vec![(Some(0), &path.steps)], path.weight)
-    };
+    let single = |path: &Path| template(kb, target, &[path], path.weight);
     let mut found = Vec::new();
     for (form, share) in SHARES {
         let wanted = ((room as f64 * share).round() as usize).max(1);
@@ -309,15 +297,14 @@ fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template
     chosen
 }
 
-fn template(
-    kb: &Kb,
-    target: TypeId,
-    slots: Vec<TypeId>,
-    branches: Vec<(Option<usize>, &Vec<Step>)>,
-    weight: f64,
-) -> Template {
-    let branch = |(slot, steps): (Option<usize>, &Vec<Step>)| Branch { slot, steps: steps.clone() };
-    let branches = branches.into_iter().map(branch).collect();
+/// Returns the template whose branches are the given metapaths, each from a slot of its own.
+fn template(kb: &Kb, target: TypeId, paths: &[&Path], weight: f64) -> Template {
+    let slots: Vec<TypeId> =
+        paths.iter().filter_map(|path| path.steps.first()).map(|step| step.from).collect();
+    let branches = paths.iter().enumerate();
+    let branches = branches
+        .map(|(slot, path)| Branch { slot: Some(slot), steps: path.steps.clone() })
+        .collect();
     let exclude_slots = slots.contains(&target);
     let mut template =
         Template { id: String::new(), target, slots, branches, exclude_slots, text: None, weight };
@@ -344,10 +331,7 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) 
     });
     pairs.truncate(PAIRS);
     let measure = |(weight, first, second): (f64, &Path, &Path)| {
-        let slots: Option<Vec<TypeId>> =
-            [first, second].iter().map(|path| Some(path.steps.first()?.from)).collect();
-        let branches = vec![(Some(0), &first.steps), (Some(1), &second.steps)];
-        let pair = template(kb, target, slots?, branches, weight);
+        let pair = template(kb, target, &[first, second], weight);
         let [both, part] = pair_medians(kb, &pair, seed)?;
         (both <= max_median && both < part).then_some(pair)
     };
@@ -375,10 +359,7 @@ fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
             part.extend(parts.into_iter().min());
         }
     }
-    both.retain(|&size| size > 0);
-    let groundings = nodes.len() as f64 * both.len() as f64 / SAMPLED as f64;
-    let medians = [median(both)?, median(part)?];
-    (groundings >= min_groundings(kb)).then_some(medians)
+    Some([filled_median(kb, nodes.len(), both)?, median(part)?])
 }
 
 /// Draws slot nodes from which the template's branches lead to `answer`. `None` if a slot cannot be

@@ -246,9 +246,14 @@ fn wanted_templates(queries: usize) -> usize {
 }
 
 impl Synthesis {
+    /// Returns the split of each question.
+    fn assigned(&self) -> Vec<usize> {
+        splits(self.questions.iter().map(|question| question.template.as_str()))
+    }
+
     /// Returns the numbers of questions in the splits train, val and test.
     pub fn splits(&self) -> [usize; 3] {
-        split_sizes(&splits(self.questions.iter().map(|question| question.template.as_str())))
+        split_sizes(&self.assigned())
     }
 
     /// Writes `qa.csv` and `split/{train,val,test}.index` into the directory `dir`, which is
@@ -257,6 +262,8 @@ impl Synthesis {
     /// # Errors
     /// [`SynthError::Write`], also if one of these files exists.
     pub fn write(&self, ids: Ids<'_>, dir: &Path) -> Result<(), SynthError> {
-        write::write(&self.questions, self.seed, ids, dir)
+        let columns: Vec<&str> = write::COLUMNS.split(' ').collect();
+        let rows = write::rows(&self.questions, self.seed, ids);
+        write_files(dir, &columns, rows, &self.assigned())
     }
 }

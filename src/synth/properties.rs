@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use crate::mention::in_all;
 use agent_dataset::sample::random::Stream;
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
@@ -88,61 +89,52 @@ impl<'a> Properties<'a> {
     }
 
     /// Draws properties of the gold answer; returns the properties, and the candidates that have
-    /// them: 1 to `max_answers`, and fewer than all candidates. `None` if no draw gives such a
-    /// number of candidates.
+    /// them: 1 to `max_answers`, and fewer than all candidates. Without `candidates`, all nodes of
+    /// the gold answer's type are candidates. `None` if no draw gives such a number of candidates.
     pub(super) fn narrow(
         &mut self,
-        candidates: &[NodeId],
+        candidates: Option<&[NodeId]>,
         gold: NodeId,
         max_answers: usize,
         stream: &mut Stream,
     ) -> Option<(Vec<Property>, Vec<NodeId>)> {
         let words = self.words(gold);
+        let holders = self.holders.get(&self.base.kb.node_type(gold))?;
         for _ in 0..DRAWS {
             let properties = self.draw(&words, stream);
             if properties.is_empty() {
                 return None;
             }
-            let stems = || properties.iter().flat_map(|property| &property.stems);
-            let narrows = |stem: u32| {
-                let holders = candidates.iter().filter(|&&node| self.base.terms.has(node, stem));
-                2 * holders.count() <= candidates.len()
+            let stems = properties.iter().flat_map(|property| &property.stems);
+            let answers = match candidates {
+                Some(candidates) => self.narrowed(candidates, &stems.copied().collect::<Vec<_>>()),
+                // The words of a document are rare in its type, so that they narrow all its nodes.
+                None => {
+                    let lists: Option<Vec<_>> = stems.map(|stem| holders.get(stem)).collect();
+                    Some(in_all(lists?).collect())
+                }
             };
-            if !stems().all(|&stem| narrows(stem)) {
-                continue;
-            }
-            let has_all = |node: &&NodeId| stems().all(|&stem| self.base.terms.has(**node, stem));
-            let answers: Vec<NodeId> = candidates.iter().filter(has_all).copied().collect();
-            if (1..=max_answers).contains(&answers.len()) && answers.len() < candidates.len() {
+            if let Some(answers) = answers.filter(|nodes| (1..=max_answers).contains(&nodes.len()))
+            {
                 return Some((properties, answers));
             }
         }
         None
     }
 
-    /// Like [`Self::narrow`], with all nodes of the gold answer's type as candidates.
-    pub(super) fn narrow_type(
-        &mut self,
-        gold: NodeId,
-        max_answers: usize,
-        stream: &mut Stream,
-    ) -> Option<(Vec<Property>, Vec<NodeId>)> {
-        let words = self.words(gold);
-        for _ in 0..DRAWS {
-            let properties = self.draw(&words, stream);
-            let holders = self.holders.get(&self.base.kb.node_type(gold))?;
-            let stems = properties.iter().flat_map(|property| &property.stems);
-            let lists: Option<Vec<&Vec<NodeId>>> = stems.map(|stem| holders.get(stem)).collect();
-            let mut lists = lists?;
-            lists.sort_by_key(|list| list.len());
-            let (first, rest) = lists.split_first()?;
-            let in_all = |node: &&NodeId| rest.iter().all(|list| list.binary_search(node).is_ok());
-            let answers: Vec<NodeId> = first.iter().filter(in_all).copied().collect();
-            if (1..=max_answers).contains(&answers.len()) {
-                return Some((properties, answers));
-            }
+    /// Returns the candidates that have all stems; `None` if these are all candidates, or if more
+    /// than half of the candidates have one of the stems.
+    fn narrowed(&self, candidates: &[NodeId], stems: &[u32]) -> Option<Vec<NodeId>> {
+        let has = |node: NodeId, stem: &u32| self.base.terms.has(node, *stem);
+        let narrows = |stem: &u32| {
+            2 * candidates.iter().filter(|&&node| has(node, stem)).count() <= candidates.len()
+        };
+        if !stems.iter().all(narrows) {
+            return None;
         }
-        None
+        let mut answers = candidates.to_vec();
+        answers.retain(|&node| stems.iter().all(|stem| has(node, stem)));
+        (answers.len() < candidates.len()).then_some(answers)
     }
 
     /// Returns the words of a node's document that may become properties, in document order. Words
@@ -229,8 +221,5 @@ impl<'a> Properties<'a> {
 
 /// Returns the word in lower case, or unchanged if it is all upper case.
 fn spelled(word: &str) -> String {
-    match word.chars().all(char::is_uppercase) {
-        true => word.to_owned(),
-        false => word.to_lowercase(),
-    }
+    if word.chars().all(char::is_uppercase) { word.to_owned() } else { word.to_lowercase() }
 }

@@ -286,23 +286,17 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
             text.replace(&format!("{{{}}}", slot.name), &format!("{{{index}}}"))
         })
     };
+    let weight = 1.0 / choices.len() as f64;
     let template = |branches: Vec<Branch<Step>>| Template {
         id: entry.id.clone(),
         target,
         slots: slots.clone(),
         exclude_slots: entry.exclude_slot_nodes_from_answers,
         text: entry.text.as_ref().map(numbered),
-        weight: 1.0 / n_choices(entry),
+        weight,
         branches,
     };
     Ok(EntryTemplates::Templates(choices.into_iter().map(template).collect()))
-}
-
-/// Returns the number of choices of alternative relations in an entry.
-fn n_choices(entry: &Entry) -> f64 {
-    let relations =
-        entry.branches.iter().flat_map(|branch| branch.metapath.iter().skip(1).step_by(3));
-    relations.map(|relation| relation.split('|').count() as f64).product()
 }
 
 /// Returns the steps of a metapath for each choice of alternative relations. The inner error is the

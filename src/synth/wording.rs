@@ -2,7 +2,7 @@
 //! phrases for the relations, names of slot nodes, and words of a document. The patterns are in
 //! `data/wording.toml`, which is compiled in.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,11 @@ use agent_kb::{Direction, Kb, TypeId, metapath::Step};
 const OWN_WORDING: usize = 50;
 
 /// Style of a question's wording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
     /// An interrogative sentence.
+    #[default]
     Question,
     /// An imperative sentence.
     Imperative,
@@ -44,7 +45,7 @@ impl Style {
 }
 
 /// What a question is about: relations, words of documents, or both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Relations only.
@@ -66,42 +67,17 @@ impl Kind {
     }
 }
 
-/// Patterns of questions in one style, by kind of question.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Patterns {
-    relational: Vec<String>,
-    fused: Vec<String>,
-    textual: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Styles {
-    question: Patterns,
-    imperative: Patterns,
-    keyword: Patterns,
-    persona: Patterns,
-}
+/// Patterns of questions by style and kind.
+type Patterns = BTreeMap<Style, BTreeMap<Kind, Vec<String>>>;
 
 #[allow(clippy::expect_used, reason = "the file is part of the binary, and a test reads it")]
-static STYLES: LazyLock<Styles> = LazyLock::new(|| {
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     toml::from_str(include_str!("data/wording.toml")).expect("the patterns have their form")
 });
 
 /// Returns the patterns of a style and a kind of question.
 fn patterns(style: Style, kind: Kind) -> &'static [String] {
-    let patterns = match style {
-        Style::Question => &STYLES.question,
-        Style::Imperative => &STYLES.imperative,
-        Style::Keyword => &STYLES.keyword,
-        Style::Persona => &STYLES.persona,
-    };
-    match kind {
-        Kind::Relational => &patterns.relational,
-        Kind::Fused => &patterns.fused,
-        Kind::Textual => &patterns.textual,
-    }
+    &PATTERNS[&style][&kind]
 }
 
 /// Splits a schema name into words: `author___writes___paper` has three, `hasBrand` and
@@ -195,11 +171,6 @@ fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
         let stem = word.strip_suffix('s').unwrap_or("");
         stem.len() > 2 && !stem.ends_with(['s', 'u', 'i'])
     };
-    let ends_in = |endings: &[&str]| {
-        words.last().is_some_and(|word| {
-            word.len() > 4 && endings.iter().any(|ending| word.ends_with(ending))
-        })
-    };
     if let Some(verb) = words.iter().position(is_verb) {
         let [before, behind] = [words.get(..verb), words.get(verb + 1..)]
             .map(|part| part.unwrap_or_default().join(" "));
@@ -208,7 +179,10 @@ fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     if words.last().is_some_and(|word| PREPOSITIONS.contains(&word.as_str())) {
         return RelationPhrase::State(text);
     }
-    if ends_in(&["ed", "bought", "sold", "made", "seen"]) {
+    let endings = ["ed", "bought", "sold", "made", "seen"];
+    let is_participle =
+        |word: &String| word.len() > 4 && endings.iter().any(|end| word.ends_with(end));
+    if words.last().is_some_and(is_participle) {
         return RelationPhrase::State(format!("{text} with"));
     }
     RelationPhrase::Noun(text)
@@ -393,7 +367,7 @@ pub(super) fn question(
             .fold(text.clone(), |text, (slot, name)| text.replace(&format!("{{{slot}}}"), name));
         return (text, Style::Question);
     }
-    let style = Style::ALL.get(stream.below(Style::ALL.len())).copied().unwrap_or(Style::Question);
+    let style = stream.pick(&Style::ALL);
     // Keywords cannot express a negation.
     let negated = template.branches.iter().any(|branch| branch.slot.is_none());
     let style = if negated && style == Style::Keyword { Style::Imperative } else { style };
@@ -427,24 +401,17 @@ fn finish(text: &str, style: Style, stream: &mut Stream) -> String {
     let text = with_articles(&words).replace(" ,", ",");
     let lower = if style == Style::Keyword { 60 } else { 15 };
     let text = if stream.percent(lower) { text.to_lowercase() } else { text };
-    match stream.percent(20) {
-        true => text.trim_end_matches(['?', '.']).to_owned(),
-        false => text,
-    }
+    if stream.percent(20) { text.trim_end_matches(['?', '.']).to_owned() } else { text }
 }
 
 /// Joins words with spaces; the article "a" becomes "an" before a vowel.
 fn with_articles(words: &[&str]) -> String {
     let vowel = |word: &&str| word.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
-    let mut joined: Vec<&str> = Vec::with_capacity(words.len());
-    for (index, &word) in words.iter().enumerate() {
-        let before_vowel = words.get(index + 1).is_some_and(vowel);
-        joined.push(match word {
-            "a" if before_vowel => "an",
-            _ => word,
-        });
-    }
-    joined.join(" ")
+    let words = words.iter().enumerate().map(|(index, &word)| match word {
+        "a" if words.get(index + 1).is_some_and(vowel) => "an",
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

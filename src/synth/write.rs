@@ -13,21 +13,10 @@ use agent_dataset::{SYNTHETIC, id_list, id_of};
 use agent_ground::files;
 use agent_kb::{Kb, NodeId};
 
-/// Names of the columns of `qa.csv`; the first three are required in every query file.
-const COLUMNS: [&str; 12] = [
-    "id",
-    "query",
-    "answer_ids",
-    "kind",
-    "template",
-    "source",
-    "style",
-    "slots",
-    "gold",
-    "properties",
-    "votes",
-    "seed",
-];
+/// Names of the columns of `qa.csv`, separated by spaces; the first three are required in every
+/// query file.
+pub(super) const COLUMNS: &str =
+    "id query answer_ids kind template source style slots gold properties votes seed";
 /// Splits of five successive questions of one template: 0 is train, 1 is val, 2 is test.
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
@@ -85,7 +74,11 @@ impl Ids<'_> {
 }
 
 /// Returns the cells of `qa.csv`: one row per question, in the order of [`COLUMNS`].
-fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<String>>> {
+pub(super) fn rows(
+    questions: &[Question],
+    seed: u64,
+    ids: Ids<'_>,
+) -> io::Result<Vec<Vec<String>>> {
     let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {
             true => String::new(),
@@ -107,18 +100,6 @@ fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<S
         ])
     };
     questions.iter().enumerate().map(row).collect()
-}
-
-/// Writes `qa.csv` and the split files of the questions into the directory `dir`; none of these
-/// files may exist.
-pub(super) fn write(
-    questions: &[Question],
-    seed: u64,
-    ids: Ids<'_>,
-    dir: &Path,
-) -> Result<(), SynthError> {
-    let assigned = splits(questions.iter().map(|question| question.template.as_str()));
-    write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
 /// Writes `qa.csv` and the files of `split/` into the directory `dir`. Writes nothing if one of

@@ -54,9 +54,12 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns a sentence that states the value. In `twice` per cent of the calls, a second
-    /// sentence is drawn, and also returned if it differs from the first.
+    /// Returns a sentence that states the value; none for [`NO_FACT`]. In `twice` per cent of the
+    /// calls, a second sentence is drawn, and also returned if it differs from the first.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
+        if value == NO_FACT {
+            return Vec::new();
+        }
         let mut sentences = vec![self.say(&self.sentences, value, stream)];
         if stream.percent(twice) {
             let second = self.say(&self.sentences, value, stream);

@@ -130,11 +130,10 @@ fn product(facts: &[u8], stream: &mut Stream) -> Name {
     let variant = match stream.below(6) {
         0 => format!("{edition} {} Pack", 2 + stream.below(5)),
         1 => format!("{edition} Mark {}", stream.pick(&["II", "III", "IV", "V"])),
-        2 => format!(
-            "Model {}{}",
-            capitalised(stream.pick_text(&WORDS["onsets"])),
-            1 + stream.below(2_000)
-        ),
+        2 => {
+            let letters = capitalised(stream.pick_text(&WORDS["onsets"]));
+            format!("Model {letters}{}", 1 + stream.below(2_000))
+        }
         3 => format!("{edition} Edition"),
         4 => format!("{edition} Size {}", stream.pick(&["S", "M", "L", "XL"])),
         _ => format!("{} Series", 1 + stream.below(9_000)),
@@ -222,11 +221,10 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
         "disease" => match stream.below(5) {
             0 => format!("{} syndrome", surname(stream)),
             1 => format!("{}-{} disease", surname(stream), surname(stream)),
-            2 => format!(
-                "{organ} {}, type {}",
-                stream.pick_text(&WORDS["disease_last"]),
-                1 + stream.below(40)
-            ),
+            2 => {
+                let disease = stream.pick_text(&WORDS["disease_last"]);
+                format!("{organ} {disease}, type {}", 1 + stream.below(40))
+            }
             _ => parts.join(["disease_first", "organs", "disease_last"]),
         },
         "gene/protein" => {

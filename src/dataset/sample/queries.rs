@@ -68,15 +68,9 @@ impl Source<'_> {
     }
 
     /// Returns the number of neighbours of type `to` that a node has over one relation.
-    pub(super) fn degree(
-        &self,
-        from: usize,
-        index: u32,
-        relation: &'static str,
-        to: &str,
-    ) -> usize {
+    pub(super) fn degree(&self, from: usize, node: u32, relation: &'static str, to: &str) -> usize {
         let step = Step { from, relation, to: self.world.type_of(to) };
-        self.graph.neighbors(step, index).len()
+        self.graph.neighbors(step, node).len()
     }
 
     /// Returns the steps of the branch with the index `branch`.
@@ -221,21 +215,6 @@ impl Mentions {
     }
 }
 
-/// Swaps two adjacent, different letters within a word; returns the text unchanged if there are no
-/// such letters.
-fn with_typo(text: &str, stream: &mut Stream) -> String {
-    let mut letters: Vec<char> = text.chars().collect();
-    let places: Vec<usize> = (1..letters.len().saturating_sub(2))
-        .filter(|&at| letters[at - 1..at + 3].iter().all(|letter| letter.is_ascii_lowercase()))
-        .filter(|&at| letters[at] != letters[at + 1])
-        .collect();
-    if !places.is_empty() {
-        let at = stream.pick(&places);
-        letters.swap(at, at + 1);
-    }
-    letters.into_iter().collect()
-}
-
 /// Returns a text by which a person would mention a slot node: usually the name, sometimes the name
 /// in lower case, another name, or a typo of the name. `None` if the name is ambiguous.
 fn mention(
@@ -257,13 +236,10 @@ fn mention(
             let mut others = name.aliases;
             others.extend(name.short);
             others.retain(|other| mentions.is_unique(source, node_type, other));
-            match others.get(stream.below(others.len())) {
-                Some(other) => other.clone(),
-                None => name.name,
-            }
+            others.get(stream.below(others.len())).cloned().unwrap_or(name.name)
         }
         _ if symbol => name.name,
-        _ => with_typo(&name.name, stream),
+        _ => stream.with_typo(&name.name),
     })
 }
 

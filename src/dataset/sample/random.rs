@@ -72,6 +72,21 @@ impl Stream {
         ((whole as usize) + extra).min(limit)
     }
 
+    /// Returns the text with two adjacent, different lower-case letters within a word swapped;
+    /// unchanged if there are no such letters.
+    pub fn with_typo(&mut self, text: &str) -> String {
+        let mut letters: Vec<char> = text.chars().collect();
+        let places: Vec<usize> = (1..letters.len().saturating_sub(2))
+            .filter(|&at| letters[at - 1..at + 3].iter().all(|letter| letter.is_ascii_lowercase()))
+            .filter(|&at| letters[at] != letters[at + 1])
+            .collect();
+        if !places.is_empty() {
+            let at = self.pick(&places);
+            letters.swap(at, at + 1);
+        }
+        letters.into_iter().collect()
+    }
+
     /// Puts `items` in random order (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

@@ -129,15 +129,11 @@ pub(super) fn plans(kind: SampleKind) -> Vec<EdgePlan> {
             ("pathway", "parent-child", "pathway", 2_530, 95, Symmetric),
         ],
     };
-    let plan = |&(source, relation, target, full, share, degree): &Row| EdgePlan {
-        source,
-        relation,
-        target,
-        full,
-        share,
-        degree,
-    };
-    rows.iter().map(plan).collect()
+    let plans = rows.iter().map(|&row| {
+        let (source, relation, target, full, share, degree) = row;
+        EdgePlan { source, relation, target, full, share, degree }
+    });
+    plans.collect()
 }
 
 /// Returns the names of the types whose nodes may be answers.

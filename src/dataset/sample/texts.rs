@@ -28,9 +28,6 @@ pub(super) fn product(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
     let mut reviews: Vec<Vec<String>> = vec![Vec::new(); 1 + stream.below(3)];
     let mut questions = Vec::new();
     for (aspect, &value) in AMAZON.aspects("product").iter().zip(facts) {
-        if value == NO_FACT {
-            continue;
-        }
         for sentence in aspect.state(value, 35, stream) {
             match stream.below(10) {
                 0..=3 => description.push(sentence),
@@ -80,10 +77,9 @@ pub(super) fn product(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
 pub(super) fn paper(facts: &[u8], n_references: usize, stream: &mut Stream) -> Map<String, Value> {
     let mut sentences = vec![stream.pick_text(&MAG["openers"]).to_owned()];
     for (column, (aspect, &value)) in MAG.aspects("paper").iter().zip(facts).enumerate() {
-        if value == NO_FACT || column == YEAR || column == VENUE {
-            continue;
+        if column != YEAR && column != VENUE {
+            sentences.extend(aspect.state(value, 20, stream));
         }
-        sentences.extend(aspect.state(value, 20, stream));
     }
     stream.shuffle(&mut sentences[1..]);
     sentences.push(stream.pick_text(&MAG["closers"]).to_owned());
@@ -139,9 +135,6 @@ pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
 fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<String> {
     let mut sentences = vec![stream.pick_text(&PRIME["fillers"]).to_owned()];
     for (aspect, &value) in aspects.iter().zip(facts) {
-        if value == NO_FACT {
-            continue;
-        }
         sentences.extend(aspect.state(value, 25, stream));
     }
     stream.shuffle(&mut sentences);

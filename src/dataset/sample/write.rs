@@ -136,8 +136,8 @@ pub(super) fn questions(
         let ids: Vec<String> =
             question.answers.iter().map(|&index| world.id(target, index).to_string()).collect();
         let answers = format!("[{}]", ids.join(", "));
-        file.write_record([&id.to_string(), &question.text, &answers, &template.id])
-            .map_err(|error| failed(&path)(io::Error::from(error)))?;
+        let row = [&id.to_string(), &question.text, &answers, &template.id];
+        file.write_record(row).map_err(wrong)?;
     }
     file.flush().map_err(failed(&path))?;
     let folder = out_dir.join("split");
