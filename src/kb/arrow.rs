@@ -19,7 +19,7 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use memmap2::Mmap;
 
-use crate::{FileRecord, KbError};
+use crate::{FileRecord, KbError, Result};
 
 /// Size of the texts, in bytes, at which a batch of rows is written. With input lines of at most 64
 /// MiB, a batch stays far below the 2 GiB that its 32-bit offsets can address.
@@ -68,14 +68,14 @@ impl Write for HashingWriter {
 }
 
 impl HashingFile {
-    pub(super) fn create(path: PathBuf) -> Result<HashingFile, KbError> {
+    pub(super) fn create(path: PathBuf) -> Result<HashingFile> {
         let file = File::create_new(&path).map_err(KbError::io("create", &path))?;
         let digested = HashingWriter { file, hasher: blake3::Hasher::new() };
         Ok(HashingFile { path, file: BufWriter::with_capacity(WRITE_BUFFER, digested), bytes: 0 })
     }
 
     /// Writes all buffered bytes, syncs the file to the disk, and returns its size and digest.
-    pub(super) fn finish(mut self) -> Result<FileRecord, KbError> {
+    pub(super) fn finish(mut self) -> Result<FileRecord> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().file.sync_all());
         written.map_err(KbError::io("write", &self.path))?;
         let blake3 = self.file.get_ref().hasher.finalize().to_hex().to_string();
@@ -106,11 +106,7 @@ pub(super) struct TableWriter {
 }
 
 impl TableWriter {
-    pub(super) fn create(
-        path: PathBuf,
-        id: &str,
-        columns: &[&str],
-    ) -> Result<TableWriter, KbError> {
+    pub(super) fn create(path: PathBuf, id: &str, columns: &[&str]) -> Result<TableWriter> {
         let mut fields = vec![Field::new(id, DataType::UInt32, false)];
         fields.extend(columns.iter().map(|name| Field::new(*name, DataType::Utf8, false)));
         let schema = Arc::new(Schema::new(fields));
@@ -121,7 +117,7 @@ impl TableWriter {
     }
 
     /// Appends a row; `values` has one string for each `utf8` column, in order.
-    pub(super) fn push(&mut self, id: u32, values: &[&str]) -> Result<(), KbError> {
+    pub(super) fn push(&mut self, id: u32, values: &[&str]) -> Result<()> {
         self.ids.push(id);
         for (column, value) in self.columns.iter_mut().zip(values) {
             column.append_value(value);
@@ -133,7 +129,7 @@ impl TableWriter {
         Ok(())
     }
 
-    fn write_batch(&mut self) -> Result<(), KbError> {
+    fn write_batch(&mut self) -> Result<()> {
         if self.ids.is_empty() {
             return Ok(());
         }
@@ -146,7 +142,7 @@ impl TableWriter {
             .map_err(|e| arrow_error(&self.path, e))
     }
 
-    pub(super) fn finish(mut self) -> Result<FileRecord, KbError> {
+    pub(super) fn finish(mut self) -> Result<FileRecord> {
         self.write_batch()?;
         let path = self.path;
         let mut writer = self.writer;
@@ -182,7 +178,7 @@ struct Batch {
 impl Table {
     /// Opens a mapped table: reads its footer and the headers of its batches. `columns` are the
     /// expected names of all columns, in order; `path` is for messages.
-    pub(super) fn open(path: &Path, map: Mmap, columns: &[&str]) -> Result<Table, KbError> {
+    pub(super) fn open(path: &Path, map: Mmap, columns: &[&str]) -> Result<Table> {
         parse(&map, columns)
             .map(|(batches, n_rows)| Table { map, batches, n_rows })
             .map_err(|what| KbError::damaged(path, what))

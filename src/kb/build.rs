@@ -15,7 +15,7 @@ use std::{
 use bytemuck::NoUninit;
 
 use crate::{
-    KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
+    KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId, Result,
     arrow::{HashingFile, TableWriter},
     distinct,
     manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
@@ -57,7 +57,7 @@ struct Interner {
 }
 
 impl Interner {
-    fn id(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
+    fn id(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16> {
         if let Some(&id) = self.ids.get(name) {
             return Ok(id);
         }
@@ -144,7 +144,7 @@ impl KbWriter {
     ///
     /// # Errors
     /// [`KbError::Io`], also if `dir` already contains files of a base; [`KbError::BigEndian`].
-    pub fn create(dir: &Path) -> Result<KbWriter, KbError> {
+    pub fn create(dir: &Path) -> Result<KbWriter> {
         if cfg!(target_endian = "big") {
             return Err(KbError::BigEndian);
         }
@@ -184,7 +184,7 @@ impl KbWriter {
         name: &str,
         text: &str,
         fields: &[(String, String)],
-    ) -> Result<NodeId, KbError> {
+    ) -> Result<NodeId> {
         let node = self.n_nodes();
         if node >= MAX_NODES {
             return Err(KbError::TooMany { what: "nodes", limit: MAX_NODES.into() });
@@ -224,7 +224,7 @@ impl KbWriter {
         name: &str,
         text: &str,
         fields: &[(String, String)],
-    ) -> Result<NodeId, KbError> {
+    ) -> Result<NodeId> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let (bytes, limit) = (key.len(), MAX_KEY_BYTES);
             return Err(KbError::BadLabel { what: "id", bytes, limit });
@@ -259,12 +259,7 @@ impl KbWriter {
     /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`], [`KbError::BadLabel`] or
     /// [`KbError::ControlInLabel`]; after each of them the edge is not added, and the writer may
     /// continue.
-    pub fn push_edge(
-        &mut self,
-        source: NodeId,
-        relation: &str,
-        target: NodeId,
-    ) -> Result<(), KbError> {
+    pub fn push_edge(&mut self, source: NodeId, relation: &str, target: NodeId) -> Result<()> {
         let n_nodes = self.n_nodes();
         if source >= n_nodes || target >= n_nodes {
             return Err(KbError::EdgeOutOfRange { source_id: source, target_id: target, n_nodes });
@@ -297,7 +292,7 @@ impl KbWriter {
         mut self,
         meta: &KbMeta,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<Manifest, KbError> {
+    ) -> Result<Manifest> {
         let n_nodes = self.n_nodes();
         if n_nodes == 0 {
             return Err(KbError::NoNodes);
@@ -412,7 +407,7 @@ fn rerank(ids: &mut [u16], rank: &[u16]) {
     }
 }
 
-fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError> {
+fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>> {
     let wanted = &meta.candidate_types;
     if wanted.is_empty() || wanted.iter().any(|name| name == "*") {
         return Ok((0..=u16::MAX).zip(types).map(|(id, _)| id).collect());
@@ -434,7 +429,7 @@ fn write_types(
     node_types: &[u16],
     types: &[String],
     candidate_types: &[u16],
-) -> Result<Vec<u32>, KbError> {
+) -> Result<Vec<u32>> {
     let mut counts = vec![0u32; types.len()];
     for type_id in node_types {
         if let Some(count) = counts.get_mut(*type_id as usize) {
@@ -478,7 +473,7 @@ fn count_tuples(
     tuples.extend(counts.into_iter().map(|((s, t), n)| (s, relation, t, n)));
 }
 
-fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<(), KbError> {
+fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let path = dir.join(MANIFEST_FILE);
     let to_io = |error: serde_json::Error| KbError::io("write", &path)(error.into());
     manifest.checksum = manifest.own_digest().map_err(to_io)?;
@@ -496,24 +491,24 @@ struct GraphWriter {
 }
 
 impl GraphWriter {
-    fn create(path: PathBuf) -> Result<GraphWriter, KbError> {
+    fn create(path: PathBuf) -> Result<GraphWriter> {
         let mut writer = GraphWriter { file: HashingFile::create(path)?, table: Vec::new() };
         writer.write(MAGIC)?;
         Ok(writer)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), KbError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes);
         written.map_err(|source| KbError::io("write", &self.file.path)(source))
     }
 
-    fn pad(&mut self) -> Result<(), KbError> {
+    fn pad(&mut self) -> Result<()> {
         let bytes = self.file.bytes;
         self.write(&vec![0; (bytes.next_multiple_of(SECTION_ALIGN) - bytes) as usize])
     }
 
     /// Writes a section that occurs once, and enters it in the table.
-    fn single<T: NoUninit>(&mut self, kind: SectionKind, elements: &[T]) -> Result<(), KbError> {
+    fn single<T: NoUninit>(&mut self, kind: SectionKind, elements: &[T]) -> Result<()> {
         self.section(kind, 0, 0, bytemuck::cast_slice(elements)).map(drop)
     }
 
@@ -525,7 +520,7 @@ impl GraphWriter {
         relation: u16,
         first: u32,
         elements: &[u8],
-    ) -> Result<Range<u64>, KbError> {
+    ) -> Result<Range<u64>> {
         self.pad()?;
         let offset = self.file.bytes;
         self.write(elements)?;
@@ -544,12 +539,7 @@ impl GraphWriter {
 
     /// Writes the sections of both directions of a relation. If both are equal, writes only one and
     /// enters it for both.
-    fn relation(
-        &mut self,
-        relation: u16,
-        out: &Adjacency,
-        into: &Adjacency,
-    ) -> Result<(), KbError> {
+    fn relation(&mut self, relation: u16, out: &Adjacency, into: &Adjacency) -> Result<()> {
         use SectionKind::{InNodes, InOffsets, InSources, OutNodes, OutOffsets, OutTargets};
         if out.targets.is_empty() {
             return Ok(());
@@ -573,7 +563,7 @@ impl GraphWriter {
 
     /// Writes the table; returns the record of the file, the place of the table in it, and the
     /// table.
-    fn finish(mut self) -> Result<(FileRecord, u64, Vec<u8>), KbError> {
+    fn finish(mut self) -> Result<(FileRecord, u64, Vec<u8>)> {
         self.pad()?;
         let (offset, table) = (self.file.bytes, std::mem::take(&mut self.table));
         self.write(&table)?;

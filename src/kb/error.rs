@@ -2,6 +2,9 @@
 
 use std::{io, path::PathBuf};
 
+/// Result of writing, opening or publishing a knowledge base.
+pub type Result<T, E = KbError> = std::result::Result<T, E>;
+
 /// Why a base could not be written or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

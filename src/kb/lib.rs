@@ -77,7 +77,7 @@ use serde::{Deserialize, Serialize};
 
 pub use build::{KbMeta, KbWriter};
 pub use csr::Neighbors;
-pub use error::KbError;
+pub use error::{KbError, Result};
 pub use manifest::{FileRecord, Manifest};
 pub use marks::Marks;
 pub use open::{Kb, verify};
@@ -87,7 +87,7 @@ pub use paths::{
 };
 pub use publish::{is_set_aside, recover, remove_set_aside};
 pub use publish::{publish, sync_dir};
-pub use scores::{Combine, Scores, best, best_first};
+pub use scores::{Combine, Ranking, Scores, best, best_first};
 pub use set::{NodeSet, distinct};
 
 /// Id of a node, in `0..n_nodes`; nodes are numbered in the order of the imported files. The id of

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::KbError;
+use crate::{KbError, Result};
 use agent_ground::{files, words::Languages};
 
 /// The only format version of a base that this program reads and writes.
@@ -123,7 +123,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] or [`KbError::Io`].
-    pub fn read(dir: &Path) -> Result<Manifest, KbError> {
+    pub fn read(dir: &Path) -> Result<Manifest> {
         let path = dir.join(MANIFEST_FILE);
         let bytes = match files::read(&path, MAX_MANIFEST_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -156,7 +156,7 @@ impl Manifest {
 
     /// Finds the size and digest of the file `name` of the base in the directory `dir`;
     /// [`KbError::Damaged`] if the manifest does not list the file.
-    pub(super) fn file(&self, dir: &Path, name: &str) -> Result<&FileRecord, KbError> {
+    pub(super) fn file(&self, dir: &Path, name: &str) -> Result<&FileRecord> {
         self.files.get(name).ok_or_else(|| {
             KbError::damaged(dir.join(MANIFEST_FILE), format!("it does not list {name}"))
         })

@@ -20,7 +20,7 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 
 use crate::{
-    Direction, FieldId, KbError, Manifest, Neighbors, NodeId, RelationId, Tuple, TypeId,
+    Direction, FieldId, KbError, Manifest, Neighbors, NodeId, RelationId, Result, Tuple, TypeId,
     arrow::Table,
     csr::{Rows, as_numbers, merge},
 };
@@ -112,7 +112,7 @@ impl Kb {
     /// # Errors
     /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] if a size or a table does
     /// not agree with the manifest, or [`KbError::Io`].
-    pub fn open(dir: &Path) -> Result<Kb, KbError> {
+    pub fn open(dir: &Path) -> Result<Kb> {
         if cfg!(target_endian = "big") {
             return Err(KbError::BigEndian);
         }
@@ -486,7 +486,7 @@ fn relations_by_type(tuples: &[Tuple], n_types: usize) -> Vec<Vec<RelationId>> {
 ///
 /// # Errors
 /// As [`Kb::open`]; [`KbError::Damaged`] names the first file whose digest differs.
-pub fn verify(dir: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), KbError> {
+pub fn verify(dir: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
     let kb = Kb::open(dir)?;
     for (name, record) in &kb.manifest.files {
         let path = dir.join(name);
@@ -502,7 +502,7 @@ fn position(sorted: &[String], name: &str) -> Option<u16> {
     u16::try_from(index).ok()
 }
 
-fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
+fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap> {
     let path = dir.join(name);
     let expected = manifest.file(dir, name)?.bytes;
     let file = files::open(&path).map_err(KbError::io("open", &path))?;
@@ -516,12 +516,7 @@ fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
 }
 
 /// Opens a table that has one row for each node.
-fn node_table(
-    dir: &Path,
-    name: &str,
-    manifest: &Manifest,
-    columns: &[&str],
-) -> Result<Table, KbError> {
+fn node_table(dir: &Path, name: &str, manifest: &Manifest, columns: &[&str]) -> Result<Table> {
     let path = dir.join(name);
     let table = Table::open(&path, map(dir, name, manifest)?, columns)?;
     if table.n_rows != u64::from(manifest.n_nodes) {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::KbError;
+use crate::{KbError, Result};
 
 /// Renames the directory `finished` to `target`, replacing a directory of that name.
 ///
@@ -15,7 +15,7 @@ use crate::KbError;
 ///
 /// # Errors
 /// [`KbError::Io`]. If a rename fails, `target` is as before, and `finished` still exists.
-pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
+pub fn publish(finished: &Path, target: &Path) -> Result<()> {
     sync_dir(finished)?;
     let aside = aside(target);
     let replaces = target.exists();
@@ -45,7 +45,7 @@ pub fn is_set_aside(target: &Path) -> bool {
 
 /// Restores the name of the directory that an interrupted [`publish`] set aside; does nothing if
 /// `target` exists.
-pub fn recover(target: &Path) -> Result<(), KbError> {
+pub fn recover(target: &Path) -> Result<()> {
     if is_set_aside(target) {
         fs::rename(aside(target), target).map_err(KbError::io("put back", target))?;
     }
@@ -53,7 +53,7 @@ pub fn recover(target: &Path) -> Result<(), KbError> {
 }
 
 /// Removes the directory that an interrupted [`publish`] to `target` set aside, if there is one.
-pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
+pub fn remove_set_aside(target: &Path) -> Result<()> {
     remove_if_present(&aside(target))
 }
 
@@ -61,7 +61,7 @@ pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
 ///
 /// # Errors
 /// [`KbError::Io`] if the directory cannot be opened or synced.
-pub fn sync_dir(dir: &Path) -> Result<(), KbError> {
+pub fn sync_dir(dir: &Path) -> Result<()> {
     if cfg!(unix) {
         File::open(dir).and_then(|file| file.sync_all()).map_err(KbError::io("write", dir))?;
     }
@@ -73,7 +73,7 @@ fn aside(target: &Path) -> PathBuf {
     target.with_file_name(format!(".old-{name}"))
 }
 
-fn remove_if_present(dir: &Path) -> Result<(), KbError> {
+fn remove_if_present(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(KbError::io("remove", dir)(error))

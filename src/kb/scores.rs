@@ -5,6 +5,9 @@
 
 use super::{NodeId, NodeSet};
 
+/// Nodes with scores, best first: score descending, then id ascending; each node once.
+pub type Ranking = Vec<(NodeId, f32)>;
+
 /// Finite scores of nodes, ascending by node id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores(Vec<(NodeId, f32)>);
@@ -161,7 +164,7 @@ impl Scores {
     }
 
     /// Returns all pairs (node, score), best first: by descending score, ties by ascending id.
-    pub fn ranking(&self) -> Vec<(NodeId, f32)> {
+    pub fn ranking(&self) -> Ranking {
         best(self.0.clone(), self.len())
     }
 }
@@ -174,7 +177,7 @@ pub fn best_first(a: &(NodeId, f32), b: &(NodeId, f32)) -> std::cmp::Ordering {
 }
 
 /// Returns the `k` best pairs (node, score), best first: by descending score, ties by ascending id.
-pub fn best(mut pairs: Vec<(NodeId, f32)>, k: usize) -> Vec<(NodeId, f32)> {
+pub fn best(mut pairs: Vec<(NodeId, f32)>, k: usize) -> Ranking {
     if k == 0 {
         return Vec::new();
     }

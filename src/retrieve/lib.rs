@@ -24,6 +24,7 @@ mod trained;
 use std::sync::Arc;
 
 pub use agent_dataset::MAX_QUERY_BYTES;
+pub use agent_kb::Ranking;
 pub use ann::Ann;
 pub use answer::{
     Answer, AppliedConditions, AssistFailure, Call, Detail, End, Feature, LinkedEntity,
@@ -50,9 +51,6 @@ use agent_llm::LlmError;
 
 /// Maximum length of an excerpt in an explanation, in characters.
 const MAX_EXCERPT: usize = 160;
-
-/// Nodes with scores, best first: score descending, then id ascending; each node once.
-pub type Ranking = Vec<(NodeId, f32)>;
 
 /// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
