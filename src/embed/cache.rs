@@ -25,7 +25,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{EmbedCost, EmbedError, Embedder, Key, Matrix, key};
+use crate::{EmbedCost, EmbedError, Embedder, Key, Matrix, Result, key};
 
 /// Maximum size of the file of document vectors of one embedder, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
@@ -143,7 +143,7 @@ impl CachedEmbedder {
     ///
     /// # Errors
     /// [`EmbedError::Io`] if a file cannot be removed.
-    pub fn forget(embedder: &dyn Embedder, dir: &Path) -> Result<(), EmbedError> {
+    pub fn forget(embedder: &dyn Embedder, dir: &Path) -> Result<()> {
         for kind in Kind::ALL {
             let path = kind.file(dir, embedder.fingerprint());
             remove(&path).map_err(|source| EmbedError::Io { path, source })?;
@@ -157,8 +157,8 @@ impl CachedEmbedder {
         &self,
         kind: Kind,
         texts: &[&str],
-        embed: impl FnOnce(&[&str]) -> Result<Matrix, EmbedError>,
-    ) -> Result<Matrix, EmbedError> {
+        embed: impl FnOnce(&[&str]) -> Result<Matrix>,
+    ) -> Result<Matrix> {
         let dim = self.dim();
         let keys: Vec<Key> = texts.iter().map(|text| key(text)).collect();
         let mut data = vec![0.0; texts.len() * dim];
@@ -267,21 +267,21 @@ impl Embedder for CachedEmbedder {
         self.inner.describe()
     }
 
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
         self.look_up(Kind::Document, texts, |texts| self.inner.embed_documents(texts))
     }
 
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
         let embed = |_: &[&str]| Matrix::new(1, self.dim(), self.inner.embed_query(text)?);
         Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
     }
 
     /// Embeds without the cache, which would become too large with one vector per token.
-    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>> {
         self.inner.embed_tokens(texts)
     }
 
-    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+    fn token_names(&self, text: &str) -> Result<Vec<String>> {
         self.inner.token_names(text)
     }
 
@@ -289,11 +289,11 @@ impl Embedder for CachedEmbedder {
         self.inner.window()
     }
 
-    fn prepare(&self) -> Result<(), EmbedError> {
+    fn prepare(&self) -> Result<()> {
         self.inner.prepare()
     }
 
-    fn verify(&self) -> Result<(), EmbedError> {
+    fn verify(&self) -> Result<()> {
         self.inner.verify()
     }
 
@@ -348,12 +348,6 @@ impl Kind {
             Kind::Query => "queries",
         }
     }
-}
-
-fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&hash.as_bytes()[..N]);
-    bytes
 }
 
 /// An open cache file.
@@ -431,7 +425,7 @@ impl Store {
         for at in 0..records {
             reader.read_exact(&mut record)?;
             let (content, check) = record.split_at(record.len() - CHECK_BYTES);
-            if first_bytes::<CHECK_BYTES>(blake3::hash(content)) == check
+            if blake3::hash(content).as_bytes().starts_with(check)
                 && let Some(key) = content.first_chunk()
             {
                 self.places.insert(*key, at);
@@ -480,8 +474,8 @@ impl Store {
             let start = bytes.len();
             bytes.extend_from_slice(&key);
             bytes.extend(row.iter().flat_map(|number| number.to_le_bytes()));
-            let check: [u8; CHECK_BYTES] = first_bytes(blake3::hash(&bytes[start..]));
-            bytes.extend_from_slice(&check);
+            let check = blake3::hash(&bytes[start..]);
+            bytes.extend_from_slice(&check.as_bytes()[..CHECK_BYTES]);
             self.places.insert(key, self.n_records);
             self.n_records += 1;
         }

@@ -78,7 +78,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError>;
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix>;
 
     /// Embeds one query into a vector of length `dim`.
     ///
@@ -86,7 +86,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>>;
 
     /// Embeds the tokens of each text, so that texts can be compared token by token: returns one
     /// `[tokens, dim]` matrix per text, with a row per token, in the order of the tokens. The norm
@@ -96,7 +96,7 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     /// [`EmbedError::NoTokens`] if the model has no token vectors; [`EmbedError`] of the
     /// implementation.
-    fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+    fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>> {
         Err(EmbedError::NoTokens)
     }
 
@@ -105,7 +105,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// As [`embed_tokens`](Embedder::embed_tokens).
-    fn token_names(&self, _text: &str) -> Result<Vec<String>, EmbedError> {
+    fn token_names(&self, _text: &str) -> Result<Vec<String>> {
         Err(EmbedError::NoTokens)
     }
 
@@ -119,7 +119,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation, if the model cannot be loaded.
-    fn prepare(&self) -> Result<(), EmbedError> {
+    fn prepare(&self) -> Result<()> {
         Ok(())
     }
 
@@ -127,7 +127,7 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`EmbedError::Damaged`] if the checksum does not match.
-    fn verify(&self) -> Result<(), EmbedError> {
+    fn verify(&self) -> Result<()> {
         Ok(())
     }
 
@@ -158,6 +158,9 @@ pub struct EmbedCost {
     /// Why some or all vectors are not cached; `None` if the cache works or there is no cache.
     pub problem: Option<String>,
 }
+
+/// Result of opening, training or using an embedder.
+pub type Result<T, E = EmbedError> = std::result::Result<T, E>;
 
 /// Why an embedder could not be trained, saved, opened or used.
 #[derive(Debug, thiserror::Error)]

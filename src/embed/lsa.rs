@@ -55,7 +55,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Deref, Range};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -67,7 +67,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use crate::matrix::{Matrix, dot, normalise};
 use crate::sparse::SparseMatrix;
 use crate::tokens::{StemCache, for_each_word};
-use crate::{EmbedError, Embedder, factor};
+use crate::{EmbedError, Embedder, Result, factor};
 use agent_ground::{files, words::Languages};
 
 /// Maximum number of documents that training reads; a larger corpus is sampled evenly.
@@ -167,21 +167,8 @@ pub struct LsaEmbedder {
     path: PathBuf,
 }
 
-enum FileBytes {
-    Owned(Vec<u8>),
-    Mapped(Mmap),
-}
-
-impl std::ops::Deref for FileBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            FileBytes::Owned(bytes) => bytes,
-            FileBytes::Mapped(map) => map,
-        }
-    }
-}
+/// Bytes of a file, in memory or mapped.
+type FileBytes = Box<dyn Deref<Target = [u8]> + Send + Sync>;
 
 impl LsaEmbedder {
     /// Trains an embedder on the documents of a corpus.
@@ -197,7 +184,7 @@ impl LsaEmbedder {
         corpus: Corpus<'_>,
         params: &LsaParams,
         progress: OnProgress<'_>,
-    ) -> Result<LsaEmbedder, EmbedError> {
+    ) -> Result<LsaEmbedder> {
         check_range("dim", params.dim, MAX_DIM)?;
         check_range("max_documents", params.max_documents, MAX_TRAINING_DOCUMENTS)?;
         check_range("max_bytes", params.max_bytes, MAX_TRAINING_BYTES)?;
@@ -212,14 +199,14 @@ impl LsaEmbedder {
             .ok_or(EmbedError::Interrupted)?;
         drop(matrix);
         let bytes = encode(&vocabulary, &factor, sample.len(), params)?;
-        LsaEmbedder::from_bytes(FileBytes::Owned(bytes), Path::new(IN_MEMORY))
+        LsaEmbedder::from_bytes(Box::new(bytes), Path::new(IN_MEMORY))
     }
 
     /// Writes the model to `path`, replacing an existing file atomically.
     ///
     /// # Errors
     /// [`EmbedError::Io`]; an existing file is then unchanged.
-    pub fn save(&self, path: &Path) -> Result<(), EmbedError> {
+    pub fn save(&self, path: &Path) -> Result<()> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file =
@@ -237,13 +224,13 @@ impl LsaEmbedder {
     /// # Errors
     /// [`EmbedError::Io`]; [`EmbedError::Format`] for another version; [`EmbedError::Damaged`] if
     /// the file does not have the structure of a model.
-    pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
+    pub fn open(path: &Path) -> Result<LsaEmbedder> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = files::open(path).map_err(failed)?;
         // SAFETY: model files are published by rename and never written in place afterwards, so the
         // mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        LsaEmbedder::from_bytes(FileBytes::Mapped(map), path)
+        LsaEmbedder::from_bytes(Box::new(map), path)
     }
 
     /// Number of known stems.
@@ -251,7 +238,7 @@ impl LsaEmbedder {
         self.layout.stem_ends.len()
     }
 
-    fn from_bytes(file: FileBytes, path: &Path) -> Result<LsaEmbedder, EmbedError> {
+    fn from_bytes(file: FileBytes, path: &Path) -> Result<LsaEmbedder> {
         let layout = Layout::read(&file, path)?;
         let fingerprint =
             format!("lsa{FORMAT}-{}", layout.checksum.get(..32).unwrap_or(&layout.checksum));
@@ -309,7 +296,7 @@ impl Embedder for LsaEmbedder {
         )
     }
 
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
         let matrix = Matrix::zeros(texts.len(), self.layout.dim)?;
         let mut data = matrix.into_data();
         data.par_chunks_mut(self.layout.dim * CHUNK_DOCUMENTS)
@@ -323,7 +310,7 @@ impl Embedder for LsaEmbedder {
         Matrix::new(texts.len(), self.layout.dim, data)
     }
 
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
         let mut vector = vec![0.0; self.layout.dim];
         self.embed_into(text, &mut StemCache::new(self.layout.languages), &mut vector);
         Ok(vector)
@@ -331,7 +318,7 @@ impl Embedder for LsaEmbedder {
 
     /// Returns one row for each distinct known stem of a text, in the order of first occurrence.
     /// The norm of a row is the stem's weight, which is the same in all texts.
-    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>> {
         let dim = self.layout.dim;
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
         let terms = terms.as_chunks::<4>().0;
@@ -342,12 +329,12 @@ impl Embedder for LsaEmbedder {
                 let rows = ids.iter().flat_map(|&id| &terms[id as usize * dim..][..dim]);
                 Matrix::new(ids.len(), dim, rows.map(|value| f32::from_le_bytes(*value)).collect())
             };
-            texts.iter().map(rows_of).collect::<Result<Vec<Matrix>, EmbedError>>()
+            texts.iter().map(rows_of).collect::<Result<Vec<Matrix>>>()
         });
         Ok(chunks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+    fn token_names(&self, text: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let ids = distinct_terms(text, &mut StemCache::new(self.layout.languages), |stem| {
             let id = self.row_of(stem)?;
@@ -358,7 +345,7 @@ impl Embedder for LsaEmbedder {
         Ok(ids.iter().filter_map(name).collect())
     }
 
-    fn verify(&self) -> Result<(), EmbedError> {
+    fn verify(&self) -> Result<()> {
         let part = |range: &Range<usize>| self.file.get(range.clone()).unwrap_or_default();
         let Layout { dim, terms, singular_values, stems, .. } = &self.layout;
         if checksum(*dim, part(terms), part(singular_values), part(stems)) == self.layout.checksum {
@@ -443,7 +430,7 @@ fn count_words(
     sample: &[usize],
     languages: Languages,
     progress: OnProgress<'_>,
-) -> Result<HashMap<Box<str>, u32>, EmbedError> {
+) -> Result<HashMap<Box<str>, u32>> {
     let mut total: HashMap<Box<str>, u32> = HashMap::new();
     in_steps(sample, "count words", progress, |group| {
         let counts: Vec<HashMap<Box<str>, u32>> = group
@@ -486,7 +473,7 @@ fn weigh_words(
     sample: &[usize],
     (vocabulary, languages): (&Vocabulary, Languages),
     progress: OnProgress<'_>,
-) -> Result<SparseMatrix, EmbedError> {
+) -> Result<SparseMatrix> {
     let mut matrix = SparseMatrix::new(vocabulary.stems.len());
     in_steps(sample, "weigh words", progress, |group| {
         let rows: Vec<Vec<Vec<(u32, f32)>>> = group
@@ -520,7 +507,7 @@ fn in_steps(
     stage: &'static str,
     progress: OnProgress<'_>,
     mut work: impl FnMut(&[usize]),
-) -> Result<(), EmbedError> {
+) -> Result<()> {
     let mut done = 0;
     for group in sample.chunks(CHUNK_DOCUMENTS * CHUNKS_PER_STEP) {
         work(group);
@@ -532,7 +519,7 @@ fn in_steps(
     Ok(())
 }
 
-fn check_range(name: &'static str, got: usize, max: usize) -> Result<(), EmbedError> {
+fn check_range(name: &'static str, got: usize, max: usize) -> Result<()> {
     if (1..=max).contains(&got) {
         return Ok(());
     }
@@ -578,7 +565,7 @@ fn encode(
     factor: &factor::Factor,
     n_documents: usize,
     params: &LsaParams,
-) -> Result<Vec<u8>, EmbedError> {
+) -> Result<Vec<u8>> {
     let rank = factor.rank();
     let dim = rank.max(1);
     let scales: Vec<f32> = factor.singular_values.iter().map(|s| s.powf(-SCALING)).collect();
@@ -624,7 +611,7 @@ fn encode(
         .map(|(name, dtype, shape, data)| {
             Ok((*name, TensorView::new(*dtype, shape.clone(), data).map_err(invalid)?))
         })
-        .collect::<Result<Vec<_>, EmbedError>>()?;
+        .collect::<Result<Vec<_>>>()?;
     let metadata = HashMap::from([(METADATA_KEY.to_owned(), metadata.to_string())]);
     safetensors::serialize(views, Some(metadata)).map_err(invalid)
 }
@@ -660,7 +647,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn read(file: &[u8], path: &Path) -> Result<Layout, EmbedError> {
+    fn read(file: &[u8], path: &Path) -> Result<Layout> {
         let damaged = |reason: String| EmbedError::Damaged { path: path.to_owned(), reason };
         let (_, header) =
             SafeTensors::read_metadata(file).map_err(|error| damaged(error.to_string()))?;
@@ -800,7 +787,7 @@ mod tests {
         };
         let (one, two) = (with_threads(1), with_threads(2));
         assert_eq!(one.dim(), 16);
-        assert!(*one.file == *two.file, "files differ");
+        assert!(**one.file == **two.file, "files differ");
         assert_eq!(one.fingerprint(), two.fingerprint());
     }
 

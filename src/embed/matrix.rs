@@ -3,7 +3,7 @@
 //! The dot product is always summed in the same order (sixteen interleaved partial sums, then a
 //! fixed tree), so a score does not depend on threads or batching.
 
-use crate::EmbedError;
+use crate::{EmbedError, Result};
 
 /// Number of interleaved partial sums of a dot product; 16 fill two AVX2 or four SSE registers.
 const LANES: usize = 16;
@@ -21,7 +21,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`EmbedError::Shape`] unless `data.len() == rows * dim`.
-    pub fn new(rows: usize, dim: usize, data: Vec<f32>) -> Result<Matrix, EmbedError> {
+    pub fn new(rows: usize, dim: usize, data: Vec<f32>) -> Result<Matrix> {
         if rows.checked_mul(dim) != Some(data.len()) {
             return Err(EmbedError::Shape { rows, dim, got: data.len() });
         }
@@ -32,7 +32,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`EmbedError::Shape`] if `rows * dim` overflows.
-    pub fn zeros(rows: usize, dim: usize) -> Result<Matrix, EmbedError> {
+    pub fn zeros(rows: usize, dim: usize) -> Result<Matrix> {
         let len = rows.checked_mul(dim).ok_or(EmbedError::Shape { rows, dim, got: 0 })?;
         Ok(Matrix { rows, dim, data: vec![0.0; len] })
     }

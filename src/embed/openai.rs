@@ -24,7 +24,7 @@ use async_openai::types::embeddings::{
 };
 
 use crate::{
-    EmbedCost, EmbedError, Embedder, EmbedderOptions, Matrix,
+    EmbedCost, EmbedError, Embedder, EmbedderOptions, Matrix, Result,
     matrix::{dot, normalise},
     options::prefixed,
 };
@@ -72,7 +72,7 @@ impl OpenAiEmbedder {
         account: &Account,
         dim: Option<usize>,
         limits: Limits,
-    ) -> Result<OpenAiEmbedder, EmbedError> {
+    ) -> Result<OpenAiEmbedder> {
         let n_chars = model.chars().count();
         if !(1..=MAX_NAME_CHARS).contains(&n_chars) || model.chars().any(char::is_control) {
             return Err(EmbedError::Parameter {
@@ -101,7 +101,7 @@ impl OpenAiEmbedder {
 
     /// Sends one request per batch of texts, and returns the bodies of the replies in the order of
     /// the batches.
-    fn ask(&self, batches: &[&[&str]]) -> Vec<Result<Vec<u8>, EmbedError>> {
+    fn ask(&self, batches: &[&[&str]]) -> Vec<Result<Vec<u8>>> {
         let body = |batch: &&[&str]| {
             let input = batch.iter().map(|text| (*text).to_owned()).collect();
             let request = CreateEmbeddingRequest {
@@ -128,7 +128,7 @@ impl OpenAiEmbedder {
     /// # Errors
     /// [`EmbedError::Reply`] if the reply does not hold one vector of the expected length and of
     /// finite numbers for each text.
-    fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>> {
         let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
             .map_err(|error| self.bad(format!("it does not have the expected form ({error})")))?;
         let got = reply.data.len();
@@ -164,11 +164,7 @@ impl OpenAiEmbedder {
     /// Returns the vectors of a batch from its reply. If the service refused the batch because a
     /// text is too long, sends the two halves of the batch separately, and so on, until each
     /// overlong text is found and shortened.
-    fn settle(
-        &self,
-        batch: &[&str],
-        reply: Result<Vec<u8>, EmbedError>,
-    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn settle(&self, batch: &[&str], reply: Result<Vec<u8>>) -> Result<Vec<Vec<f32>>> {
         match reply {
             Ok(reply) => self.rows(&reply, batch.len()),
             Err(error) if !is_too_long(&error) => Err(error),
@@ -195,7 +191,7 @@ impl OpenAiEmbedder {
     /// Embeds a prefix of a text that the service refused as too long. Every attempt removes the
     /// last quarter of the text, until the service accepts the rest or the rest has at most
     /// [`MIN_TEXT_BYTES`].
-    fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>> {
         let mut text = text;
         loop {
             text = beginning(text, text.len() / 4 * 3);
@@ -237,11 +233,11 @@ impl Embedder for OpenAiEmbedder {
         format!("{} (embedding service): {} dimensions{options}", self.model, self.dim)
     }
 
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
         self.embed(self.options.document_prefix.as_deref(), texts)
     }
 
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
         Ok(self.embed(self.options.query_prefix.as_deref(), &[text])?.into_data())
     }
 
@@ -257,7 +253,7 @@ impl Embedder for OpenAiEmbedder {
 
 impl OpenAiEmbedder {
     /// Embeds texts, each with `prefix` in front. Blank texts are not sent and get zero vectors.
-    fn embed(&self, prefix: Option<&str>, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed(&self, prefix: Option<&str>, texts: &[&str]) -> Result<Matrix> {
         let is_sent = |text: &&str| !text.trim().is_empty();
         let whole: Vec<Cow<'_, str>> =
             texts.iter().filter(|text| is_sent(text)).map(|text| prefixed(prefix, text)).collect();

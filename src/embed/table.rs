@@ -20,7 +20,7 @@ use std::{
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::{EmbedError, Embedder, Key, Matrix, key};
+use crate::{EmbedError, Embedder, Key, Matrix, Result, key};
 use agent_ground::files;
 
 /// Maximum number of queries in a table.
@@ -62,7 +62,7 @@ impl QueryTableBuilder {
     /// # Errors
     /// [`EmbedError::Shape`] for a vector of another length; [`EmbedError::Parameter`] for numbers
     /// that are not finite, or if the table already has [`MAX_QUERIES`] queries.
-    pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<bool, EmbedError> {
+    pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<bool> {
         if vector.len() != self.dim {
             return Err(EmbedError::Shape { rows: 1, dim: self.dim, got: vector.len() });
         }
@@ -88,7 +88,7 @@ impl QueryTableBuilder {
     ///
     /// # Errors
     /// [`EmbedError::Parameter`] if the table cannot be encoded.
-    pub fn encode(&self) -> Result<(Vec<u8>, String), EmbedError> {
+    pub fn encode(&self) -> Result<(Vec<u8>, String)> {
         let keys = self.rows.keys().flatten().copied().collect::<Vec<u8>>();
         let numbers = self.rows.values().flatten();
         let vectors: Vec<u8> = numbers.flat_map(|number| number.to_le_bytes()).collect();
@@ -132,7 +132,7 @@ impl QueryTable {
     ///
     /// # Errors
     /// [`EmbedError::Io`] if the file cannot be written.
-    pub fn save(bytes: &[u8], path: &Path) -> Result<(), EmbedError> {
+    pub fn save(bytes: &[u8], path: &Path) -> Result<()> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
@@ -144,7 +144,7 @@ impl QueryTable {
     /// # Errors
     /// [`EmbedError::Io`] if the file cannot be read; [`EmbedError::Damaged`] if it does not have
     /// the format of a query table.
-    pub fn open(path: &Path, fingerprint: &str) -> Result<QueryTable, EmbedError> {
+    pub fn open(path: &Path, fingerprint: &str) -> Result<QueryTable> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let damaged =
             |reason: &str| EmbedError::Damaged { path: path.to_owned(), reason: reason.to_owned() };
@@ -200,7 +200,7 @@ impl Embedder for QueryTable {
     ///
     /// # Errors
     /// [`EmbedError::NotImported`] if a text is not an imported query.
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
         let rows: Result<Vec<Vec<f32>>, _> =
             texts.iter().map(|text| self.embed_query(text)).collect();
         Matrix::new(texts.len(), self.dim, rows?.concat())
@@ -210,7 +210,7 @@ impl Embedder for QueryTable {
     ///
     /// # Errors
     /// [`EmbedError::NotImported`] if the query was not imported.
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
         let keys = self.map.get(self.keys.clone()).unwrap_or_default();
         let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text.trim()));
         let row = found.ok().and_then(|at| {
@@ -223,7 +223,7 @@ impl Embedder for QueryTable {
         Ok(row.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
     }
 
-    fn verify(&self) -> Result<(), EmbedError> {
+    fn verify(&self) -> Result<()> {
         let part = |range: &Range<usize>| self.map.get(range.clone()).unwrap_or_default();
         if checksum(part(&self.keys), part(&self.vectors)) == self.checksum {
             return Ok(());

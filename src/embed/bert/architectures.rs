@@ -11,7 +11,7 @@ use candle_nn::{Activation, VarBuilder};
 use candle_transformers::models::{modernbert, qwen3, xlm_roberta};
 
 use crate::{
-    EmbedError,
+    Result,
     bert::{
         config::{Architecture, Settings, unusable},
         word_pieces::WordPieces,
@@ -37,12 +37,9 @@ impl Layers {
     /// architecture is BERT. Linear in the number of weights.
     ///
     /// # Errors
-    /// [`EmbedError::Model`], with the name of the tensor that is missing or has another shape.
-    pub(super) fn load(
-        settings: &Settings,
-        bytes: &[u8],
-        path: &Path,
-    ) -> Result<Option<Self>, EmbedError> {
+    /// [`crate::EmbedError::Model`], with the name of the tensor that is missing or has another
+    /// shape.
+    pub(super) fn load(settings: &Settings, bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let model = load(settings, bytes).map_err(|error| {
             unusable(
                 path,
@@ -55,8 +52,8 @@ impl Layers {
     /// Runs the model over one text and returns a row for each word piece: `[word pieces, hidden]`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the forward pass fails.
-    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the forward pass fails.
+    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());
         }

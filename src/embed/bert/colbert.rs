@@ -34,7 +34,7 @@ use super::{
     weights::Tensors,
     word_pieces::WordPieces,
 };
-use crate::{EmbedError, Matrix, matrix::dot};
+use crate::{Matrix, Result, matrix::dot};
 
 /// Maximum number of tokens of a query.
 pub const MAX_QUERY_TOKENS: usize = 64;
@@ -127,10 +127,10 @@ impl ColbertEncoder {
     /// Opens the checkpoint in `dir` and loads its weights. O(bytes of the files).
     ///
     /// # Errors
-    /// As [`BertEncoder::open`]; [`EmbedError::Model`] if the model is not BERT, if `linear.weight`
-    /// is missing or does not match the model's row length, if a token is missing, or if a setting
-    /// is not supported.
-    pub fn open(dir: &Path) -> Result<ColbertEncoder, EmbedError> {
+    /// As [`BertEncoder::open`]; [`crate::EmbedError::Model`] if the model is not BERT, if
+    /// `linear.weight` is missing or does not match the model's row length, if a token is missing,
+    /// or if a setting is not supported.
+    pub fn open(dir: &Path) -> Result<ColbertEncoder> {
         let mut encoder = BertEncoder::open(dir)?;
         let path = dir.join(METADATA);
         let metadata: Metadata = read_optional(&path)?.unwrap_or_default();
@@ -188,8 +188,9 @@ impl ColbertEncoder {
     /// order of the tokens. The matrix has no rows if the query has no word pieces.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the tokenizer fails or the model gives numbers that are not finite.
-    pub fn embed_query(&self, text: &str) -> Result<Matrix, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the tokenizer fails or the model gives numbers that are not
+    /// finite.
+    pub fn embed_query(&self, text: &str) -> Result<Matrix> {
         let rows = self.project(&[self.query_pieces(text)?], &[])?.pop();
         rows.map_or_else(|| Matrix::zeros(0, self.dim), Ok)
     }
@@ -200,7 +201,7 @@ impl ColbertEncoder {
     ///
     /// # Errors
     /// As [`embed_query`](Self::embed_query).
-    pub fn embed_documents(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+    pub fn embed_documents(&self, texts: &[&str]) -> Result<Vec<Matrix>> {
         let cut = self.encoder.ready()?.cutter.cut_all("", texts)?;
         let marked = |pieces| self.document_pieces(pieces);
         self.project(&cut.iter().map(marked).collect::<Vec<WordPieces>>(), &self.skipped)
@@ -209,27 +210,27 @@ impl ColbertEncoder {
     /// Returns the tokens of a query as readable strings, one for each row of its matrix.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the tokenizer fails.
-    pub fn query_tokens(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the tokenizer fails.
+    pub fn query_tokens(&self, text: &str) -> Result<Vec<String>> {
         self.names(&self.query_pieces(text)?, &[])
     }
 
     /// Returns the tokens of a document as readable strings, one for each row of its matrix.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the tokenizer fails.
-    pub fn document_tokens(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the tokenizer fails.
+    pub fn document_tokens(&self, text: &str) -> Result<Vec<String>> {
         let cut = self.encoder.ready()?.cutter.cut("", text)?;
         self.names(&self.document_pieces(&cut), &self.skipped)
     }
 
-    fn names(&self, pieces: &WordPieces, skipped: &[u32]) -> Result<Vec<String>, EmbedError> {
+    fn names(&self, pieces: &WordPieces, skipped: &[u32]) -> Result<Vec<String>> {
         let cutter = &self.encoder.ready()?.cutter;
         let kept = pieces.ids.iter().filter(|id| !skipped.contains(id));
         Ok(kept.map(|id| cutter.name(*id)).collect())
     }
 
-    fn query_pieces(&self, text: &str) -> Result<WordPieces, EmbedError> {
+    fn query_pieces(&self, text: &str) -> Result<WordPieces> {
         let cut = self.encoder.ready()?.cutter.cut("", text)?;
         let length = self.metadata.query_maxlen;
         let mut pieces = self.marked(&cut, self.added.query, length);
@@ -265,7 +266,7 @@ impl ColbertEncoder {
 
     /// Runs the model and the linear layer. Returns a `[tokens, dim]` matrix for each text, with
     /// rows of norm 1; tokens in `skipped` have no row.
-    fn project(&self, texts: &[WordPieces], skipped: &[u32]) -> Result<Vec<Matrix>, EmbedError> {
+    fn project(&self, texts: &[WordPieces], skipped: &[u32]) -> Result<Vec<Matrix>> {
         let (hidden, dim) = (self.encoder.settings.shape.hidden, self.dim);
         let of_text = |pieces: &WordPieces, rows: &[f32]| {
             let kept = rows.chunks_exact(hidden).zip(&pieces.ids);

@@ -32,7 +32,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    EmbedError,
+    EmbedError, Result,
     bert::{kernels::Activation, lanes::WIDTH},
 };
 use agent_ground::files;
@@ -270,7 +270,7 @@ fn yes() -> bool {
 /// # Errors
 /// [`EmbedError::Io`], and [`EmbedError::Model`] for a missing, unsupported or out-of-range
 /// setting.
-pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
+pub(super) fn read(dir: &Path) -> Result<Settings> {
     let mut reader = Reader { sources: Vec::new() };
     let modules_path = dir.join("modules.json");
     let modules: Option<Vec<Module>> = reader.optional(&modules_path)?;
@@ -340,7 +340,7 @@ fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
 
 /// Reads the kind of pooling, and whether mean pooling divides by the square root of the number of
 /// tokens.
-fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), EmbedError> {
+fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool)> {
     let file: PoolingFile = reader.required(path)?;
     let modes = match file.pooling_mode {
         Some(Modes::One(mode)) => vec![mode],
@@ -372,7 +372,7 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), Emb
     }
 }
 
-fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, Shape), EmbedError> {
+fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, Shape)> {
     let file: Transformer = reader.required(path)?;
     let architecture = read_architecture(&file).map_err(|reason| unusable(path, reason))?;
     let bert = architecture == Architecture::Bert;
@@ -535,7 +535,7 @@ pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
 ///
 /// # Errors
 /// [`EmbedError::Io`]; [`EmbedError::Model`] if the file is too long or not the expected JSON.
-pub(super) fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, EmbedError> {
+pub(super) fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     Reader { sources: Vec::new() }.optional(path)
 }
 
@@ -545,12 +545,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn required<T: DeserializeOwned>(&mut self, path: &Path) -> Result<T, EmbedError> {
+    fn required<T: DeserializeOwned>(&mut self, path: &Path) -> Result<T> {
         let missing = || unusable(path, "it is missing; copy the whole directory of the model");
         self.optional(path)?.ok_or_else(missing)
     }
 
-    fn optional<T: DeserializeOwned>(&mut self, path: &Path) -> Result<Option<T>, EmbedError> {
+    fn optional<T: DeserializeOwned>(&mut self, path: &Path) -> Result<Option<T>> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = match files::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -7,7 +7,7 @@
 use std::{sync::mpsc::sync_channel, thread};
 
 use crate::{
-    EmbedError,
+    Result,
     bert::{
         config::{Pooling, Shape},
         kernels::Activation,
@@ -37,13 +37,13 @@ impl DeviceModel {
     /// model.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if a tensor cannot be read; with `AGENT_GPU=require`,
-    /// [`EmbedError::Gpu`] if the device is missing or fails.
+    /// [`crate::EmbedError::Model`] if a tensor cannot be read; with `AGENT_GPU=require`,
+    /// [`crate::EmbedError::Gpu`] if the device is missing or fails.
     pub(super) fn load(
         tensors: &Tensors<'_>,
         shape: &Shape,
         pooling: Pooling,
-    ) -> Result<Option<DeviceModel>, EmbedError> {
+    ) -> Result<Option<DeviceModel>> {
         let heads_fit = [32, 64].contains(&(shape.hidden / shape.heads));
         if !heads_fit || shape.hidden > gpu::MAX_WIDTH {
             return Ok(None);
@@ -89,8 +89,8 @@ impl DeviceModel {
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
-        cut: impl Fn(&[&str]) -> Result<Vec<WordPieces>, EmbedError> + Sync,
-    ) -> Result<Vec<f32>, EmbedError> {
+        cut: impl Fn(&[&str]) -> Result<Vec<WordPieces>> + Sync,
+    ) -> Result<Vec<f32>> {
         if texts.len() <= PORTION_TEXTS {
             return self.embed_portion(&cut(texts)?);
         }
@@ -111,7 +111,7 @@ impl DeviceModel {
 
     /// Embeds one portion of texts into vectors of norm 1, `[texts, hidden]`, in the given order.
     /// Texts of similar length share a pass.
-    fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
+    fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>> {
         // A text without word pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();
         let mut order: Vec<usize> = (0..pieces.len()).filter(full).collect();
@@ -137,7 +137,7 @@ impl DeviceModel {
     }
 
     /// Returns the rows of the last layer for the word pieces of a text, `[word pieces, hidden]`.
-    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
+    pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());
         }

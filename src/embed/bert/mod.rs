@@ -56,7 +56,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use crate::{
-    EmbedError, Embedder, EmbedderOptions, Matrix, batches,
+    EmbedError, Embedder, EmbedderOptions, Matrix, Result, batches,
     bert::{
         config::{Architecture, Settings, unusable},
         device::DeviceModel,
@@ -118,7 +118,7 @@ enum Host {
 
 impl LoadedModel {
     /// Returns the model on the CUDA device; `None` if there is no device or it failed.
-    fn device(&self) -> Result<Option<&DeviceModel>, EmbedError> {
+    fn device(&self) -> Result<Option<&DeviceModel>> {
         match &self.device {
             Some(model) if Device::first()?.is_some() => Ok(Some(model)),
             _ => Ok(None),
@@ -133,7 +133,7 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    fn open(path: PathBuf, max_bytes: u64) -> Result<MappedFile, EmbedError> {
+    fn open(path: PathBuf, max_bytes: u64) -> Result<MappedFile> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => {
                 unusable(&path, "it is missing; copy the whole directory of the model")
@@ -161,7 +161,7 @@ impl BertEncoder {
     /// [`EmbedError::Io`] if a file cannot be read; [`EmbedError::Model`] if a file is missing,
     /// damaged or too large, or if a setting is not supported. The message names the file, the
     /// tensor and the remedy.
-    pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
+    pub fn open(dir: &Path) -> Result<BertEncoder> {
         Self::open_with(dir, EmbedderOptions::default())
     }
 
@@ -170,7 +170,7 @@ impl BertEncoder {
     ///
     /// # Errors
     /// As [`BertEncoder::open`].
-    pub fn open_with(dir: &Path, options: EmbedderOptions) -> Result<BertEncoder, EmbedError> {
+    pub fn open_with(dir: &Path, options: EmbedderOptions) -> Result<BertEncoder> {
         let settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
         let tokenizer = MappedFile::open(file("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
@@ -193,12 +193,12 @@ impl BertEncoder {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the model cannot be loaded or the tokenizer fails.
-    pub fn count_tokens(&self, texts: &[&str]) -> Result<Vec<usize>, EmbedError> {
+    pub fn count_tokens(&self, texts: &[&str]) -> Result<Vec<usize>> {
         let cutter = &self.ready()?.cutter;
         texts.par_iter().map(|text| Ok(cutter.cut("", text)?.ids.len())).collect()
     }
 
-    fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix> {
         let dim = self.dim();
         let ready = self.ready()?;
         // The device always scales to norm 1.
@@ -238,8 +238,8 @@ impl BertEncoder {
         &self,
         prompt: &str,
         texts: &[&str],
-        of_text: impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync,
-    ) -> Result<Vec<T>, EmbedError> {
+        of_text: impl Fn(&WordPieces, &[f32]) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
         let ready = self.ready()?;
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
@@ -254,13 +254,13 @@ impl BertEncoder {
         &self,
         ready: &LoadedModel,
         pieces: &[WordPieces],
-        of_text: &(impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync),
-    ) -> Result<Vec<T>, EmbedError> {
+        of_text: &(impl Fn(&WordPieces, &[f32]) -> Result<T> + Sync),
+    ) -> Result<Vec<T>> {
         // On a device every token attends to every token of its text.
         let masked = pieces.iter().any(|pieces| pieces.masked > 0);
         if let Some(device) = ready.device()?.filter(|_| !masked) {
             let one = |pieces: &WordPieces| of_text(pieces, &device.rows(pieces)?);
-            match pieces.iter().map(one).collect::<Result<Vec<T>, EmbedError>>() {
+            match pieces.iter().map(one).collect::<Result<Vec<T>>>() {
                 Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
                 embedded => return embedded,
             }
@@ -309,19 +309,19 @@ impl BertEncoder {
 
     /// Divides `vector`, a sum of `n` rows, by `n`, or by the square root of `n` if the model's
     /// configuration says so.
-    fn divide(&self, vector: &mut [f32], n: usize) -> Result<(), EmbedError> {
+    fn divide(&self, vector: &mut [f32], n: usize) -> Result<()> {
         let divisor = if self.settings.by_root { (n as f32).sqrt() } else { n as f32 };
         vector.iter_mut().for_each(|number| *number /= divisor.max(1.0));
         self.check_norm(dot(vector, vector).sqrt())
     }
 
     /// Scales `vector` to norm 1; a zero vector stays zero.
-    fn scale(&self, vector: &mut [f32]) -> Result<(), EmbedError> {
+    fn scale(&self, vector: &mut [f32]) -> Result<()> {
         self.check_norm(normalise(vector))
     }
 
     /// Returns an error if the norm of a vector is not finite.
-    fn check_norm(&self, norm: f32) -> Result<(), EmbedError> {
+    fn check_norm(&self, norm: f32) -> Result<()> {
         if norm.is_finite() {
             return Ok(());
         }
@@ -329,7 +329,7 @@ impl BertEncoder {
         Err(unusable(&self.weights.path, reason))
     }
 
-    fn ready(&self) -> Result<&LoadedModel, EmbedError> {
+    fn ready(&self) -> Result<&LoadedModel> {
         if let Some(ready) = self.ready.get() {
             return Ok(ready);
         }
@@ -349,7 +349,7 @@ impl BertEncoder {
         Ok(self.ready.get_or_init(|| ready))
     }
 
-    fn host<'a>(&self, ready: &'a LoadedModel) -> Result<&'a Host, EmbedError> {
+    fn host<'a>(&self, ready: &'a LoadedModel) -> Result<&'a Host> {
         if let Some(host) = ready.host.get() {
             return Ok(host);
         }
@@ -415,12 +415,12 @@ impl Embedder for BertEncoder {
         )
     }
 
-    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
+    fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
         let prompt = self.options.document_prefix.as_ref();
         self.embed_pooled(prompt.unwrap_or(&self.settings.document_prompt), texts)
     }
 
-    fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+    fn embed_query(&self, text: &str) -> Result<Vec<f32>> {
         let prompt = self.options.query_prefix.as_ref();
         let prompt = prompt.unwrap_or(&self.settings.query_prompt);
         Ok(self.embed_pooled(prompt, &[text])?.into_data())
@@ -431,7 +431,7 @@ impl Embedder for BertEncoder {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
-    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>> {
         let dim = self.dim();
         let of_text = |pieces: &WordPieces, rows: &[f32]| {
             let tokens = rows.chunks_exact(dim).zip(&pieces.special);
@@ -445,7 +445,7 @@ impl Embedder for BertEncoder {
         self.embed("", texts, of_text)
     }
 
-    fn token_names(&self, text: &str) -> Result<Vec<String>, EmbedError> {
+    fn token_names(&self, text: &str) -> Result<Vec<String>> {
         let cutter = &self.ready()?.cutter;
         let pieces = cutter.cut("", text)?;
         let own = pieces.ids.iter().zip(&pieces.special).filter(|(_, special)| !**special);
@@ -457,7 +457,7 @@ impl Embedder for BertEncoder {
         Some(self.max_tokens().saturating_sub(2))
     }
 
-    fn prepare(&self) -> Result<(), EmbedError> {
+    fn prepare(&self) -> Result<()> {
         self.ready().map(drop)
     }
 
@@ -470,7 +470,7 @@ impl Embedder for BertEncoder {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
-    fn verify(&self) -> Result<(), EmbedError> {
+    fn verify(&self) -> Result<()> {
         self.embed_query("word").map(drop)
     }
 }

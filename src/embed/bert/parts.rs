@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    EmbedError,
+    EmbedError, Result,
     bert::{
         MappedFile,
         config::{self, Architecture, Pooling, Settings, Shape, unusable},
@@ -34,7 +34,7 @@ impl Parts {
     /// # Errors
     /// The errors of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for
     /// an architecture other than BERT.
-    pub fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
+    pub fn open(dir: &Path, max_tokens: usize) -> Result<Parts> {
         let mut settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
         if settings.architecture != Architecture::Bert {
@@ -77,7 +77,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
-    pub fn numbers(&self) -> Result<Vec<f32>, EmbedError> {
+    pub fn numbers(&self) -> Result<Vec<f32>> {
         let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
         let tensors = self.tensors();
         let n = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
@@ -92,7 +92,7 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails.
-    pub fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+    pub fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>> {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
@@ -100,7 +100,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
-    pub fn cut_queries(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
+    pub fn cut_queries(&self, texts: &[&str]) -> Result<Vec<WordPieces>> {
         self.cutter.cut_all(&self.settings.query_prompt, texts)
     }
 
@@ -110,9 +110,9 @@ impl Parts {
     ///
     /// # Errors
     /// [`EmbedError::Io`]; [`EmbedError::Model`] if the weights cannot be written.
-    pub fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>, EmbedError> {
+    pub fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>> {
         let mut written = Vec::new();
-        let mut place = |path: &Path| -> Result<PathBuf, EmbedError> {
+        let mut place = |path: &Path| -> Result<PathBuf> {
             let name = path.strip_prefix(&self.dir).unwrap_or(path);
             let to = dir.join(name);
             let folder = to.parent().unwrap_or(dir);

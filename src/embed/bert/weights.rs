@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
 
 use crate::{
-    EmbedError,
+    EmbedError, Result,
     bert::{
         config::{MAX_WIDTH, Shape, unusable},
         kernels::Packed,
@@ -125,11 +125,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`], which names the file and the tensor.
-    pub(super) fn new(
-        bytes: &'a [u8],
-        path: &'a Path,
-        shape: &'a Shape,
-    ) -> Result<Tensors<'a>, EmbedError> {
+    pub(super) fn new(bytes: &'a [u8], path: &'a Path, shape: &'a Shape) -> Result<Tensors<'a>> {
         let file = SliceSafetensors::new(bytes)
             .map_err(|error| unusable(path, format!("it is not a safetensors file: {error}")))?;
         let prefix = if file.get(WORDS).is_err() { "bert." } else { "" };
@@ -144,7 +140,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tensor cannot be read.
-    pub(super) fn words(&self) -> Result<Words, EmbedError> {
+    pub(super) fn words(&self) -> Result<Words> {
         let view = self.file.get(&self.full(WORDS)).map_err(|error| self.missing(WORDS, &error))?;
         let start = view.data().as_ptr().addr() - self.bytes.as_ptr().addr();
         let kind = DType::try_from(view.dtype()).map_err(|error| self.missing(WORDS, &error))?;
@@ -156,7 +152,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
-    pub(super) fn load(&self) -> Result<Weights, EmbedError> {
+    pub(super) fn load(&self) -> Result<Weights> {
         let linear = |names: &[String], inputs: usize| {
             let encoder::Linear { weight: rows, bias } = self.side_by_side(names)?;
             let mut weight = Packed::default();
@@ -176,7 +172,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
-    pub(super) fn for_device(&self) -> Result<encoder::Weights, EmbedError> {
+    pub(super) fn for_device(&self) -> Result<encoder::Weights> {
         let linear = |names: &[String], _| self.side_by_side(names);
         let mut segment = self.numbers("embeddings.token_type_embeddings.weight")?;
         segment.truncate(self.shape.hidden);
@@ -187,7 +183,7 @@ impl<'a> Tensors<'a> {
             norm: self.norm("embeddings.LayerNorm")?,
             layers: (0..self.shape.layers)
                 .map(|at| self.layer(at, linear))
-                .collect::<Result<_, EmbedError>>()?,
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -196,8 +192,8 @@ impl<'a> Tensors<'a> {
     fn layer<L>(
         &self,
         at: usize,
-        linear: impl Fn(&[String], usize) -> Result<L, EmbedError>,
-    ) -> Result<Layer<L>, EmbedError> {
+        linear: impl Fn(&[String], usize) -> Result<L>,
+    ) -> Result<Layer<L>> {
         let Shape { hidden, inner, .. } = *self.shape;
         let name = |name: &str| format!("encoder.layer.{at}.{name}");
         let attention =
@@ -214,7 +210,7 @@ impl<'a> Tensors<'a> {
 
     /// Returns the weights of several linear layers, concatenated row by row, and their
     /// concatenated biases.
-    fn side_by_side(&self, names: &[String]) -> Result<encoder::Linear, EmbedError> {
+    fn side_by_side(&self, names: &[String]) -> Result<encoder::Linear> {
         let mut linear = encoder::Linear::default();
         for name in names {
             linear.weight.extend(self.numbers(&format!("{name}.weight"))?);
@@ -223,7 +219,7 @@ impl<'a> Tensors<'a> {
         Ok(linear)
     }
 
-    fn norm(&self, name: &str) -> Result<Norm, EmbedError> {
+    fn norm(&self, name: &str) -> Result<Norm> {
         Ok(Norm {
             scale: self.numbers(&format!("{name}.weight"))?,
             shift: self.numbers(&format!("{name}.bias"))?,
@@ -231,7 +227,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Returns all numbers of a tensor as `f32`, row by row.
-    pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>> {
         self.file
             .load(&self.full(name), &Device::Cpu)
             .and_then(|tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1())
@@ -244,7 +240,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tensor is missing or has another shape.
-    pub(super) fn projection(&self, name: &str) -> Result<(Vec<f32>, usize), EmbedError> {
+    pub(super) fn projection(&self, name: &str) -> Result<(Vec<f32>, usize)> {
         let tensor = self.file.load(name, &Device::Cpu).map_err(|error| {
             unusable(self.path, format!("{error}; use a ColBERT checkpoint, which has {name}"))
         })?;
@@ -264,7 +260,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    fn check(&self, name: &str, expected: &[usize]) -> Result<(), EmbedError> {
+    fn check(&self, name: &str, expected: &[usize]) -> Result<()> {
         let view = self.file.get(&self.full(name)).map_err(|error| self.missing(name, &error))?;
         if view.shape() != expected {
             let reason = format!(
@@ -291,7 +287,7 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the numbers are too few or the file cannot be written.
-    pub(super) fn write_with(&self, path: &Path, numbers: &[f32]) -> Result<(), EmbedError> {
+    pub(super) fn write_with(&self, path: &Path, numbers: &[f32]) -> Result<()> {
         let mut rest = numbers;
         let mut changed = BTreeMap::new();
         for (name, shape) in names(self.shape) {

@@ -16,7 +16,7 @@ use tokenizers::{
 };
 
 use crate::{
-    EmbedError,
+    Result,
     bert::config::{Settings, unusable},
 };
 
@@ -58,13 +58,9 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the file is not a tokenizer, or if its special tokens leave no room
-    /// for a text.
-    pub(super) fn new(
-        bytes: &[u8],
-        path: &Path,
-        settings: &Settings,
-    ) -> Result<Cutter, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the file is not a tokenizer, or if its special tokens leave
+    /// no room for a text.
+    pub(super) fn new(bytes: &[u8], path: &Path, settings: &Settings) -> Result<Cutter> {
         let wrong = |error: &dyn std::fmt::Display| {
             unusable(path, format!("it is not a tokenizer: {error}"))
         };
@@ -104,9 +100,9 @@ impl Cutter {
     /// cover. Time is linear in the bytes read.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights do not
-    /// have.
-    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces, EmbedError> {
+    /// [`crate::EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights
+    /// do not have.
+    pub(super) fn cut(&self, prompt: &str, text: &str) -> Result<WordPieces> {
         if text.trim().is_empty() {
             return Ok(WordPieces::default());
         }
@@ -131,11 +127,7 @@ impl Cutter {
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
-    pub(super) fn cut_all(
-        &self,
-        prompt: &str,
-        texts: &[&str],
-    ) -> Result<Vec<WordPieces>, EmbedError> {
+    pub(super) fn cut_all(&self, prompt: &str, texts: &[&str]) -> Result<Vec<WordPieces>> {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
@@ -153,7 +145,7 @@ impl Cutter {
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
-    pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
+    pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self
             .tokenizer

@@ -15,7 +15,7 @@ use cudarc::{
 };
 use half::f16;
 
-use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, grid};
+use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, Result, grid};
 
 /// Names of the kernels that this module calls.
 #[cfg(test)]
@@ -145,7 +145,7 @@ impl Encoder {
     /// # Errors
     /// [`GpuError::Shape`] if heads are not 32 or 64 wide, a row is wider than [`MAX_WIDTH`], or
     /// the weights do not have the documented shapes; [`GpuError::Device`] if the device fails.
-    pub fn new(device: Arc<Device>, shape: Shape, weights: &Weights) -> Result<Encoder, GpuError> {
+    pub fn new(device: Arc<Device>, shape: Shape, weights: &Weights) -> Result<Encoder> {
         let width = shape.width;
         if width == 0 || width > MAX_WIDTH {
             return Err(GpuError::shape("a row", width, format!("1 to {MAX_WIDTH} numbers")));
@@ -166,8 +166,7 @@ impl Encoder {
                 norm: norm(&layer.norm)?,
             })
         };
-        let layers: Vec<DeviceLayer> =
-            weights.layers.iter().map(layer).collect::<Result<_, GpuError>>()?;
+        let layers: Vec<DeviceLayer> = weights.layers.iter().map(layer).collect::<Result<_>>()?;
         for one in &layers {
             let outputs = [&one.attention, &one.attention_out, &one.inner, &one.out];
             let expected = [3 * width, width, shape.inner, width];
@@ -211,7 +210,7 @@ impl Encoder {
     /// # Errors
     /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all
     /// sequences together are too long; [`GpuError::Device`] if the device fails.
-    pub fn embed(&self, sequences: &[&[u32]], first_only: bool) -> Result<Vec<f32>, GpuError> {
+    pub fn embed(&self, sequences: &[&[u32]], first_only: bool) -> Result<Vec<f32>> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
@@ -235,7 +234,7 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Encoder::embed`].
-    pub fn token_rows(&self, sequences: &[&[u32]]) -> Result<Vec<f32>, GpuError> {
+    pub fn token_rows(&self, sequences: &[&[u32]]) -> Result<Vec<f32>> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
@@ -244,7 +243,7 @@ impl Encoder {
         Ok(narrow.into_iter().map(f16::to_f32).collect())
     }
 
-    fn forward(&self, sequences: &[&[u32]]) -> Result<Rows, GpuError> {
+    fn forward(&self, sequences: &[&[u32]]) -> Result<Rows> {
         let (ids, positions, starts, tiles) = self.packed(sequences)?;
         let Shape { width, heads, inner, epsilon, activation } = self.shape;
         let (n, stream) = (ids.len(), &self.device.stream);
@@ -304,10 +303,7 @@ impl Encoder {
     /// row at which each sequence starts, then the number of rows; and for each tile of at most
     /// [`TILE`] tokens its first row and the first and end row of its sequence.
     #[expect(clippy::type_complexity, reason = "four columns that are used once")]
-    fn packed(
-        &self,
-        sequences: &[&[u32]],
-    ) -> Result<(Vec<i32>, Vec<i32>, Vec<i32>, Vec<i32>), GpuError> {
+    fn packed(&self, sequences: &[&[u32]]) -> Result<(Vec<i32>, Vec<i32>, Vec<i32>, Vec<i32>)> {
         let n: usize = sequences.iter().map(|sequence| sequence.len()).sum();
         if n > MAX_TOKENS {
             return Err(GpuError::shape("a pass", n, format!("at most {MAX_TOKENS} tokens")));
@@ -341,7 +337,7 @@ impl Encoder {
         rows: &CudaSlice<f16>,
         n: usize,
         out: &mut CudaSlice<f16>,
-    ) -> Result<(), GpuError> {
+    ) -> Result<()> {
         let (m, k) = (linear.outputs, linear.inputs);
         let config = MatmulConfig {
             transa: true,
@@ -377,7 +373,7 @@ impl Encoder {
         change: &CudaSlice<f16>,
         norm: &DeviceNorm,
         n: usize,
-    ) -> Result<(), GpuError> {
+    ) -> Result<()> {
         let (width, epsilon) = (self.shape.width as i32, self.shape.epsilon);
         let mut launch = self.device.stream.launch_builder(kernel);
         launch.arg(rows).arg(change).arg(&norm.scale).arg(&norm.shift).arg(&epsilon).arg(&width);
@@ -388,12 +384,12 @@ impl Encoder {
 }
 
 impl Device {
-    fn narrow(&self, numbers: &[f32]) -> Result<CudaSlice<f16>, GpuError> {
+    fn narrow(&self, numbers: &[f32]) -> Result<CudaSlice<f16>> {
         let narrow: Vec<f16> = numbers.iter().copied().map(f16::from_f32).collect();
         self.stream.clone_htod(&narrow).doing("copying weights to it")
     }
 
-    fn linear(&self, linear: &Linear, inputs: usize) -> Result<DeviceLinear, GpuError> {
+    fn linear(&self, linear: &Linear, inputs: usize) -> Result<DeviceLinear> {
         let outputs = linear.bias.len();
         if outputs == 0 || linear.weight.len() != outputs * inputs {
             let expected = format!("{outputs} x {inputs}");
@@ -403,7 +399,7 @@ impl Device {
         Ok(DeviceLinear { weight, bias, outputs, inputs })
     }
 
-    fn norm(&self, norm: &Norm, width: usize) -> Result<DeviceNorm, GpuError> {
+    fn norm(&self, norm: &Norm, width: usize) -> Result<DeviceNorm> {
         let copy = |numbers: &[f32]| {
             if numbers.len() != width {
                 return Err(GpuError::shape("a norm", numbers.len(), width));

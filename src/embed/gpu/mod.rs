@@ -52,6 +52,9 @@ const ROW_THREADS: u32 = 128;
 /// Environment variable that, set to `require`, makes a missing or failing device an error.
 const VARIABLE: &str = "AGENT_GPU";
 
+/// Result of work on a CUDA device.
+pub type Result<T, E = GpuError> = std::result::Result<T, E>;
+
 /// Why computation on a CUDA device failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,11 +117,11 @@ impl GpuError {
 /// Converts errors of the driver and of CUDA's libraries to [`GpuError::Device`], which names the
 /// attempted operation.
 trait DeviceContext<T> {
-    fn doing(self, doing: &'static str) -> Result<T, GpuError>;
+    fn doing(self, doing: &'static str) -> Result<T>;
 }
 
 impl<T, E: Display> DeviceContext<T> for Result<T, E> {
-    fn doing(self, doing: &'static str) -> Result<T, GpuError> {
+    fn doing(self, doing: &'static str) -> Result<T> {
         self.map_err(|error| GpuError::Device { doing, what: error.to_string() })
     }
 }
@@ -141,7 +144,7 @@ static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
 ///
 /// # Errors
 /// `error` itself with `AGENT_GPU=require`; [`GpuError::Variable`] for an unknown value.
-pub fn give_up(error: GpuError) -> Result<(), GpuError> {
+pub fn give_up(error: GpuError) -> Result<()> {
     if is_required()? {
         return Err(error);
     }
@@ -158,7 +161,7 @@ fn warn_once(first: &mut Option<Option<Arc<Device>>>, error: &GpuError) {
 }
 
 /// Whether a missing or failing device is an error: `AGENT_GPU` is `require`.
-fn is_required() -> Result<bool, GpuError> {
+fn is_required() -> Result<bool> {
     match env::var_os(VARIABLE) {
         Some(value) if value == "require" => Ok(true),
         Some(value) if !value.is_empty() => {
@@ -178,7 +181,7 @@ impl Device {
     /// # Errors
     /// With `AGENT_GPU=require`, the reason why there is no device; [`GpuError::Variable`] for an
     /// unknown value.
-    pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
+    pub fn first() -> Result<Option<Arc<Device>>> {
         let required = is_required()?;
         let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = &*first
@@ -202,7 +205,7 @@ impl Device {
         }
     }
 
-    fn open() -> Result<Option<Arc<Device>>, GpuError> {
+    fn open() -> Result<Option<Arc<Device>>> {
         // SAFETY: these load shared libraries by their usual names; the initialisers of CUDA's
         // libraries have no conditions.
         let present = unsafe {
@@ -242,7 +245,7 @@ impl Device {
         &self.name
     }
 
-    fn kernel(&self, name: &'static str) -> Result<CudaFunction, GpuError> {
+    fn kernel(&self, name: &'static str) -> Result<CudaFunction> {
         self.module.load_function(name).doing("looking up a kernel")
     }
 }
@@ -252,7 +255,7 @@ impl Device {
 ///
 /// # Errors
 /// [`GpuError::Compile`] with the compiler's message.
-fn compile(arch: &str) -> Result<Ptx, GpuError> {
+fn compile(arch: &str) -> Result<Ptx> {
     let options = vec![format!("--gpu-architecture={arch}")];
     compile_ptx_with_opts(KERNELS, CompileOptions { options, ..CompileOptions::default() }).map_err(
         |error| {
@@ -266,7 +269,7 @@ fn compile(arch: &str) -> Result<Ptx, GpuError> {
 }
 
 /// Returns the configuration to launch a kernel with `x` times `y` blocks of `threads` threads.
-fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
+fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig> {
     let side = |n: usize, most: u32| {
         u32::try_from(n)
             .ok()

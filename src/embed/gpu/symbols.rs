@@ -6,7 +6,7 @@
 
 use cudarc::{cublas, cublaslt, driver, nvrtc};
 
-use super::GpuError;
+use super::{GpuError, Result};
 
 const DRIVER: &[&str] = &[
     "cuCtxGetCurrent",
@@ -68,7 +68,7 @@ const CUBLAS_LT: &[&str] = &[
 ///
 /// # Errors
 /// [`GpuError::Symbol`] for the first missing function.
-pub(super) fn check() -> Result<(), GpuError> {
+pub(super) fn check() -> Result<()> {
     // SAFETY: these load shared libraries by their usual names; the initialisers of CUDA's
     // libraries have no conditions. No function that is looked up is called.
     unsafe {

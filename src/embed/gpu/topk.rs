@@ -23,7 +23,7 @@ use cudarc::{
 };
 use half::f16;
 
-use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, grid};
+use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, Result, grid};
 
 /// Names of the kernels that this module calls.
 #[cfg(test)]
@@ -69,7 +69,7 @@ impl TopK {
     /// [`GpuError::Shape`] if `dim` is 0 or above [`MAX_WIDTH`], `numbers` is not a whole number of
     /// rows, or there are 2^32 rows or more; [`GpuError::Device`] if the device fails, for example
     /// because its memory is too small.
-    pub fn new(device: Arc<Device>, numbers: &[f32], dim: usize) -> Result<TopK, GpuError> {
+    pub fn new(device: Arc<Device>, numbers: &[f32], dim: usize) -> Result<TopK> {
         if dim == 0 || dim > MAX_WIDTH {
             return Err(GpuError::shape("a row", dim, format!("1 to {MAX_WIDTH} numbers")));
         }
@@ -121,7 +121,7 @@ impl TopK {
     /// # Errors
     /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or `queries` is not a whole number of rows;
     /// [`GpuError::Device`] if the device fails.
-    pub fn search(&self, queries: &[f32], k: usize) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
+    pub fn search(&self, queries: &[f32], k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         if k > MAX_K {
             return Err(GpuError::shape("k", k, format!("at most {MAX_K}")));
         }
@@ -147,7 +147,7 @@ impl TopK {
 
     /// Scores all rows for a few queries, row by row; returns, for each query, one list of the `k`
     /// best rows per [`SORT_ROWS`] rows.
-    fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+    fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let queries = stream.clone_htod(queries).doing("copying queries to it")?;
         let mut best = self.lists(n_queries, self.n.div_ceil(SORT_ROWS), k)?;
@@ -165,7 +165,7 @@ impl TopK {
 
     /// Scores all rows for many queries by matrix products, block by block; returns, for each
     /// query, one list of its `k` best rows.
-    fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+    fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let narrow: Vec<f16> = queries.iter().copied().map(f16::from_f32).collect();
         let narrow = stream.clone_htod(&narrow).doing("copying queries to it")?;
@@ -206,7 +206,7 @@ impl TopK {
         first: usize,
         n: usize,
         scores: &mut CudaSlice<f32>,
-    ) -> Result<(), GpuError> {
+    ) -> Result<()> {
         let stream = &self.device.stream;
         let rows = self.rows.slice(first * self.dim..(first + n) * self.dim);
         let (rows, _rows) = rows.device_ptr(stream);
@@ -242,7 +242,7 @@ impl TopK {
         .doing("multiplying rows and queries")
     }
 
-    fn lists(&self, n_queries: usize, lists: usize, k: usize) -> Result<Lists, GpuError> {
+    fn lists(&self, n_queries: usize, lists: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let n = n_queries * lists * k;
         Ok(Lists {
@@ -253,13 +253,7 @@ impl TopK {
     }
 
     /// For each query, joins its list in `a` and its list in `b`, in this order.
-    fn side_by_side(
-        &self,
-        a: &Lists,
-        b: &Lists,
-        n_queries: usize,
-        k: usize,
-    ) -> Result<Lists, GpuError> {
+    fn side_by_side(&self, a: &Lists, b: &Lists, n_queries: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let mut both = self.lists(n_queries, 2, k)?;
         for query in 0..n_queries {
@@ -278,7 +272,7 @@ impl TopK {
     }
 
     /// Merges the lists of each query into one list of its `k` best rows.
-    fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists, GpuError> {
+    fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let kernel = self.device.kernel("select_pairs")?;
         while best.lists > 1 {
@@ -298,12 +292,7 @@ impl TopK {
     }
 
     /// Copies the list of each query from the device, without unfilled places.
-    fn fetch(
-        &self,
-        best: Lists,
-        n_queries: usize,
-        k: usize,
-    ) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
+    fn fetch(&self, best: Lists, n_queries: usize, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let stream = &self.device.stream;
         let scores = stream.clone_dtoh(&best.scores).doing("fetching rankings")?;
         let rows = stream.clone_dtoh(&best.rows).doing("fetching rankings")?;

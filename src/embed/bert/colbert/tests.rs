@@ -5,6 +5,7 @@
 use std::fs;
 
 use super::*;
+use crate::EmbedError;
 
 /// Texts with the computation of the reference, and the scores of each query.
 #[derive(Deserialize)]
