@@ -4,7 +4,7 @@
 use std::{fs, io, path::Path};
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     layout::{Staging, VECTORS, WORDS},
 };
 
@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 6;
 ///
 /// # Errors
 /// [`IndexError::Io`] if a file cannot be linked or copied.
-pub fn adopt(source_index: &Path, target_index: &Path) -> Result<(), IndexError> {
+pub fn adopt(source_index: &Path, target_index: &Path) -> Result<()> {
     for part in [WORDS, VECTORS] {
         let source = source_index.join(part);
         if !source.is_dir() {

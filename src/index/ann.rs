@@ -15,13 +15,13 @@ use rayon::prelude::*;
 
 use self::graph::{GraphBuilder, beam_search};
 use crate::{
-    IndexError,
+    Result,
     arrays::{Array, Arrays, named},
     build::Watch,
     parts::Materials,
     vectors::{VectorError, VectorIndex},
 };
-use agent_kb::{NodeId, best};
+use agent_kb::{NodeId, Ranking, best};
 
 /// Maximum number of nodes of one shard; it bounds the memory and time of the thread that builds
 /// the shard.
@@ -57,11 +57,7 @@ pub struct AnnIndex {
 }
 
 /// Builds the graph over the candidates and writes it to the directory `dir`.
-pub(super) fn build(
-    materials: &Materials<'_>,
-    watch: &Watch<'_>,
-    dir: &Path,
-) -> Result<(), IndexError> {
+pub(super) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let mut nodes: Vec<NodeId> = Vec::new();
     for &node in materials.kb.candidates() {
         if materials.vectors.row(node)?.iter().any(|&number| number != 0.0) {
@@ -105,7 +101,7 @@ fn link(
     shard: Range<usize>,
     vectors: &VectorIndex,
     watch: &Watch<'_>,
-) -> Result<Vec<Vec<u32>>, IndexError> {
+) -> Result<Vec<Vec<u32>>> {
     let total = shard.len() as u64;
     let mut graph = GraphBuilder::new(vectors.dim(), shard.len());
     for (inserted, &node) in nodes[shard.clone()].iter().enumerate() {
@@ -124,7 +120,7 @@ impl AnnIndex {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let arrays = Arrays::open(&dir.join(FILE))?;
         Ok(Self {
             nodes: arrays.get("nodes")?,
@@ -139,8 +135,8 @@ impl AnnIndex {
     /// Reads the whole file and compares it with its recorded checksum.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if the checksum differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    /// [`crate::IndexError::Damaged`] if the checksum differs.
+    pub fn verify(&self) -> Result<()> {
         self.arrays.verify()
     }
 
@@ -164,7 +160,7 @@ impl AnnIndex {
         vectors: &VectorIndex,
         query: &[f32],
         k: usize,
-    ) -> Result<Vec<(NodeId, f32)>, VectorError> {
+    ) -> Result<Ranking, VectorError> {
         let found: Vec<Vec<(NodeId, f32)>> = self
             .shards
             .as_slice()
@@ -181,7 +177,7 @@ impl AnnIndex {
         query: &[f32],
         k: usize,
         shard: Range<usize>,
-    ) -> Result<Vec<(NodeId, f32)>, VectorError> {
+    ) -> Result<Ranking, VectorError> {
         let nodes = self.nodes.as_slice();
         let step = shard.len().div_ceil(ENTRY_POINTS).max(1);
         let entries =
@@ -193,12 +189,15 @@ impl AnnIndex {
         let links = |place: u32| self.links.part(&self.bounds, place as usize).to_vec();
         let width = k.max(EXPANSION_SEARCH);
         let hits = beam_search(entries.collect(), nodes.len(), width, score, links)?;
-        Ok(hits.iter().map(|(score, Reverse(place))| (nodes[*place as usize], score.0)).collect())
+        Ok(hits
+            .iter()
+            .map(|(score, Reverse(place))| (nodes[*place as usize], score.number()))
+            .collect())
     }
 
     /// Returns the share, in `0..=1`, of the nearest neighbours of sampled nodes that a search
     /// finds.
-    fn measure_recall(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32, IndexError> {
+    fn measure_recall(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32> {
         let (mut found, mut exact_total) = (0, 0);
         for &node in nodes.iter().step_by(sample_step(nodes.len())) {
             let query = vectors.row(node)?;

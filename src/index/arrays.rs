@@ -17,7 +17,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo, TensorView},
 };
 
-use crate::IndexError;
+use crate::{IndexError, Result};
 use agent_ground::files;
 
 /// Name of the array that holds the checksum of a sealed file.
@@ -96,7 +96,7 @@ impl Arrays {
     ///
     /// # Errors
     /// [`IndexError::Io`] with the path of the file.
-    pub fn write(path: &Path, arrays: &[Named<'_>]) -> Result<(), IndexError> {
+    pub fn write(path: &Path, arrays: &[Named<'_>]) -> Result<()> {
         let views: Result<Vec<_>, _> = arrays
             .iter()
             .map(|&(name, dtype, bytes)| {
@@ -120,7 +120,7 @@ impl Arrays {
     ///
     /// # Errors
     /// [`IndexError::Io`] with the path of the file.
-    pub fn write_sealed(path: &Path, arrays: &[Named<'_>]) -> Result<(), IndexError> {
+    pub fn write_sealed(path: &Path, arrays: &[Named<'_>]) -> Result<()> {
         let seal = seal(arrays.iter().map(|&(name, _, bytes)| (name, bytes)));
         let mut arrays = arrays.to_vec();
         arrays.push(named(SEAL, seal.as_bytes()));
@@ -132,7 +132,7 @@ impl Arrays {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] if they differ or the file has no checksum.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
         let tensors = tensors.tensors();
@@ -189,7 +189,7 @@ impl Arrays {
     /// # Errors
     /// [`IndexError::Io`] if the file cannot be read, [`IndexError::Damaged`] if it is not a file
     /// of arrays.
-    pub fn open(path: &Path) -> Result<Self, IndexError> {
+    pub fn open(path: &Path) -> Result<Self> {
         let file = files::open(path).map_err(IndexError::io(path))?;
         // SAFETY: index files are written once and published by rename; nothing writes to them
         // while they are mapped.
@@ -204,7 +204,7 @@ impl Arrays {
     /// # Errors
     /// [`IndexError::Damaged`] if the array is missing, has numbers of another type or lies out of
     /// bounds.
-    pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>, IndexError> {
+    pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>> {
         let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
         let view = tensors.tensor(name).map_err(|error| damaged(error.to_string()))?;
@@ -221,7 +221,7 @@ impl Arrays {
     ///
     /// # Errors
     /// As [`Arrays::get`].
-    pub fn number<T: Number>(&self, name: &str) -> Result<T, IndexError> {
+    pub fn number<T: Number>(&self, name: &str) -> Result<T> {
         Ok(self.get(name)?.as_slice().first().copied().unwrap_or(T::zeroed()))
     }
 }

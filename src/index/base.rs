@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Access, EmbedderChoice, FieldsQuery, IndexError, Part,
+    Access, EmbedderChoice, FieldsQuery, IndexError, Part, Result,
     embedder::{IndexEmbedder, open_own},
     entities::EntityIndex,
     language::languages,
@@ -27,7 +27,7 @@ use crate::{
 };
 use agent_embed::{EmbedError, Embedder, matrix::dot};
 use agent_ground::words::Stems;
-use agent_kb::{Kb, NodeId, TypeId, distinct};
+use agent_kb::{Kb, NodeId, Ranking, TypeId, distinct};
 
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
 /// dropped.
@@ -83,7 +83,7 @@ impl IndexedBase {
     /// # Errors
     /// [`IndexError::Missing`], [`IndexError::OtherBase`] or [`IndexError::Damaged`]; an error of
     /// the base or of the embedder.
-    pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self, IndexError> {
+    pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self> {
         Self::open_with(kb_dir, index_dir, name, Access::none().clone())
     }
 
@@ -92,12 +92,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// As [`IndexedBase::open`].
-    pub fn open_with(
-        kb_dir: &Path,
-        index_dir: &Path,
-        name: &str,
-        access: Access,
-    ) -> Result<Self, IndexError> {
+    pub fn open_with(kb_dir: &Path, index_dir: &Path, name: &str, access: Access) -> Result<Self> {
         let kb = Kb::open(kb_dir)?;
         let words = Words::open(index_dir, &kb, name)?;
         let (vectors, record) = open_vectors(index_dir, &kb, name)?;
@@ -140,7 +135,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// [`IndexError::Damaged`], [`IndexError::Io`], or an error of the embedder.
-    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<bool, IndexError> {
+    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<bool> {
         self.embedder.verify()?;
         let mut sealed = true;
         for (part, seal) in self.seals() {
@@ -198,7 +193,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// [`IndexError::MissingPart`] unless the part is built.
-    pub fn part(&self, part: Part) -> Result<PathBuf, IndexError> {
+    pub fn part(&self, part: Part) -> Result<PathBuf> {
         if self.embedder.record().parts.contains(&part) {
             return Ok(part_path(&self.index_dir, part));
         }
@@ -210,7 +205,7 @@ impl IndexedBase {
     /// # Errors
     /// [`IndexError::MissingPart`] unless the part is built; [`IndexError::Io`] or
     /// [`IndexError::Damaged`] for its files.
-    pub fn query_index(&self) -> Result<&QueryIndex, IndexError> {
+    pub fn query_index(&self) -> Result<&QueryIndex> {
         if let Some(index) = self.query.get() {
             return Ok(index);
         }
@@ -222,7 +217,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] or [`IndexError::Io`] if a part cannot be opened.
-    pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
+    pub fn describe_parts(&self) -> Result<Vec<String>> {
         let parts = self.embedder.record().parts.iter();
         parts.map(|&part| parts::describe(part, &self.part(part)?)).collect()
     }
@@ -251,7 +246,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// Errors of the embedder and of the vectors.
-    pub fn similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>, IndexError> {
+    pub fn similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>> {
         Ok(self.vectors.score(&self.embed_query(text)?, nodes)?)
     }
 
@@ -261,7 +256,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// Errors of the embedder.
-    pub fn name_similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>, IndexError> {
+    pub fn name_similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>> {
         let query = self.embed_query(text)?;
         let names: Vec<&str> = nodes.iter().map(|&node| self.kb.name(node)).collect();
         let names = self.embedder.embed_documents(&names)?;
@@ -273,7 +268,7 @@ impl IndexedBase {
     /// document and of its neighbours' names. Question words of `text` are ignored, and misspelled
     /// words are [corrected](Self::corrected). O(postings of the query's stems) at worst; less if
     /// few blocks of postings can hold a result.
-    pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Vec<(NodeId, f32)> {
+    pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Ranking {
         self.text.search_weighted(&self.corrected_stems(text), types, k)
     }
 
@@ -343,12 +338,7 @@ impl IndexedBase {
     ///
     /// # Errors
     /// Errors of the embedder and of the vectors.
-    pub fn search_vectors(
-        &self,
-        text: &str,
-        types: &[TypeId],
-        k: usize,
-    ) -> Result<Vec<(NodeId, f32)>, IndexError> {
+    pub fn search_vectors(&self, text: &str, types: &[TypeId], k: usize) -> Result<Ranking> {
         let vector = self.embed_query(text)?;
         if vector.iter().all(|&number| number == 0.0) {
             return Ok(Vec::new());
@@ -382,7 +372,7 @@ struct Words {
 }
 
 impl Words {
-    fn open(index_dir: &Path, kb: &Kb, name: &str) -> Result<Self, IndexError> {
+    fn open(index_dir: &Path, kb: &Kb, name: &str) -> Result<Self> {
         let record = WordsRecord::read(index_dir, name)?;
         check_base(&record.kb, kb, name)?;
         let dir = index_dir.join(WORDS);
@@ -397,11 +387,7 @@ impl Words {
     }
 }
 
-fn open_vectors(
-    index_dir: &Path,
-    kb: &Kb,
-    name: &str,
-) -> Result<(VectorIndex, VectorsRecord), IndexError> {
+fn open_vectors(index_dir: &Path, kb: &Kb, name: &str) -> Result<(VectorIndex, VectorsRecord)> {
     let record = VectorsRecord::read(index_dir, name)?;
     check_base(&record.kb, kb, name)?;
     let dir = index_dir.join(VECTORS);
@@ -413,7 +399,7 @@ fn open_vectors(
     Ok((vectors, record))
 }
 
-fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
+fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<()> {
     match built_over == kb.fingerprint() {
         true => Ok(()),
         false => Err(IndexError::OtherBase { base: name.to_owned() }),
@@ -423,9 +409,9 @@ fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
 /// Whether the words and the vectors of an index can be used with a base.
 pub struct IndexState {
     /// `Ok` if the words are usable, otherwise the reason why not.
-    pub words: Result<(), IndexError>,
+    pub words: Result<()>,
     /// The record of the vectors if they are usable, otherwise the reason why not.
-    pub vectors: Result<VectorsRecord, IndexError>,
+    pub vectors: Result<VectorsRecord>,
 }
 
 impl IndexState {

@@ -13,7 +13,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::{
-    IndexError,
+    Result,
     bm25::Bm25,
     postings::{MAX_QUERY_WORDS, PostingsBuilder, make_room},
     terms::TermIndex,
@@ -115,13 +115,13 @@ fn in_parts(weighted: f32) -> u32 {
 /// of both indexes).
 ///
 /// # Errors
-/// [`IndexError::Io`] if the disk is full.
+/// [`crate::IndexError::Io`] if the disk is full.
 pub(crate) fn build(
     path: &Path,
     languages: Languages,
     indexes: [&TermIndex; 2],
     n: usize,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let fields = Fields::new(indexes);
     let mut builder = [PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)];
     let starts: Vec<usize> = (0..n).step_by(BATCH).collect();

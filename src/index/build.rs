@@ -17,7 +17,7 @@ pub use vectors::{embed, split_nodes};
 pub use words::{WordSource, read_words};
 
 use crate::{
-    Access, EmbedderChoice, Import, IndexError, Part,
+    Access, EmbedderChoice, Import, IndexError, Part, Result,
     embedder::IndexEmbedder,
     language::languages,
     layout::{Record, Staging, VECTORS, VectorsRecord, VectorsSpec, part_path, remove_leftovers},
@@ -146,12 +146,7 @@ impl Watch<'_> {
     ///
     /// # Errors
     /// [`IndexError::Stopped`] if the stop flag is set.
-    pub(super) fn progress(
-        &self,
-        stage: &'static str,
-        done: u64,
-        total: u64,
-    ) -> Result<(), IndexError> {
+    pub(super) fn progress(&self, stage: &'static str, done: u64, total: u64) -> Result<()> {
         (self.report)(Progress { stage, done, total });
         self.check_stop()
     }
@@ -160,7 +155,7 @@ impl Watch<'_> {
     ///
     /// # Errors
     /// [`IndexError::Stopped`] if the stop flag is set.
-    pub(super) fn check_stop(&self) -> Result<(), IndexError> {
+    pub(super) fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
     }
 }
@@ -175,7 +170,7 @@ pub fn build(
     index: &Path,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
@@ -191,7 +186,7 @@ pub fn build_parts(
     plan: &Plan<'_>,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     remove_leftovers(index);
     let watch = Watch { report, stop };
     let languages = languages(kb);
@@ -210,13 +205,7 @@ pub fn build_parts(
 }
 
 /// Builds and publishes an optional part, then lists it in the record of the vectors.
-fn build_part(
-    kb: &Kb,
-    index: &Path,
-    part: Part,
-    plan: &Plan<'_>,
-    watch: &Watch<'_>,
-) -> Result<(), IndexError> {
+fn build_part(kb: &Kb, index: &Path, part: Part, plan: &Plan<'_>, watch: &Watch<'_>) -> Result<()> {
     let dir = index.join(VECTORS);
     let mut record = VectorsRecord::read(index, "the base")?;
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, named},
     build::Watch,
     parts::Materials,
@@ -133,11 +133,7 @@ pub struct ChunkIndex {
 
 /// Splits the documents of all candidates into chunks, embeds these and writes their vectors to the
 /// directory `dir`.
-pub(super) fn build(
-    materials: &Materials<'_>,
-    watch: &Watch<'_>,
-    dir: &Path,
-) -> Result<(), IndexError> {
+pub(super) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let nodes = materials.kb.candidates();
     let (dim, model) = (materials.embedder.dim(), materials.embedder.fingerprint());
     let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F16, model)?;
@@ -163,7 +159,7 @@ impl ChunkIndex {
     /// # Errors
     /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are malformed or do not match each
     /// other.
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let arrays = Arrays::open(&dir.join(PLACES))?;
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
         let bounds: Array<u64> = arrays.get("bounds")?;
@@ -177,7 +173,7 @@ impl ChunkIndex {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] if a checksum differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         self.arrays.verify()?;
         Ok(self.vectors.verify()?)
     }
@@ -193,7 +189,7 @@ impl ChunkIndex {
     ///
     /// # Errors
     /// As [`VectorIndex::top_k`].
-    pub fn nodes_near(&self, query: &[f32], n: usize) -> Result<Vec<NodeId>, IndexError> {
+    pub fn nodes_near(&self, query: &[f32], n: usize) -> Result<Vec<NodeId>> {
         let bounds = self.bounds.as_slice();
         let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(chunk, _)| {
             bounds.partition_point(|&bound| bound <= u64::from(chunk)).saturating_sub(1)
@@ -207,7 +203,7 @@ impl ChunkIndex {
     ///
     /// # Errors
     /// As [`VectorIndex::score`].
-    pub fn scores(&self, query: &[f32], node: NodeId) -> Result<Vec<f32>, IndexError> {
+    pub fn scores(&self, query: &[f32], node: NodeId) -> Result<Vec<f32>> {
         let Ok(place) = self.nodes.as_slice().binary_search(&node) else { return Ok(Vec::new()) };
         let bound = |at: usize| self.bounds.as_slice().get(at).copied().unwrap_or(0) as u32;
         let chunks: Vec<u32> = (bound(place)..bound(place + 1)).take(MAX_CHUNKS).collect();

@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     layout::{MODEL, QUERIES, VECTORS, VectorsRecord},
 };
 use agent_embed::{
@@ -196,11 +196,7 @@ impl IndexEmbedder {
     /// # Errors
     /// If an embedder stored with the vectors is damaged or is not the recorded one. If an external
     /// embedder cannot be opened, only embedding a text fails, with that error.
-    pub(super) fn new(
-        index: &Path,
-        record: VectorsRecord,
-        access: &Access,
-    ) -> Result<Self, IndexError> {
+    pub(super) fn new(index: &Path, record: VectorsRecord, access: &Access) -> Result<Self> {
         let opened = match open_own(index, &record)? {
             Some(own) => Ok(own),
             None => open_other(&record, access).map_err(Arc::new),
@@ -225,10 +221,7 @@ impl IndexEmbedder {
 ///
 /// # Errors
 /// If the stored embedder is damaged or is not the recorded one.
-pub(super) fn open_own(
-    index: &Path,
-    record: &VectorsRecord,
-) -> Result<Option<Box<dyn Embedder>>, IndexError> {
+pub(super) fn open_own(index: &Path, record: &VectorsRecord) -> Result<Option<Box<dyn Embedder>>> {
     let dir = index.join(VECTORS);
     let own: Box<dyn Embedder> = match record.embedder {
         EmbedderChoice::Builtin => Box::new(LsaEmbedder::open(&dir.join(MODEL))?),

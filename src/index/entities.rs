@@ -41,7 +41,7 @@ use std::{
 
 pub use crate::entities::{build::build, spelled::ExactMention};
 use crate::{
-    IndexError,
+    Result,
     arrays::{Array, Arrays, Strings},
     entities::{
         bits::Bits,
@@ -196,7 +196,7 @@ impl EntityIndex {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(path: &Path, languages: Languages) -> Result<Self, IndexError> {
+    pub fn open(path: &Path, languages: Languages) -> Result<Self> {
         let arrays = Arrays::open(path)?;
         Ok(Self {
             entry_node: arrays.get("entry_node")?,

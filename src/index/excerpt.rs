@@ -25,13 +25,13 @@ pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) 
         return text.trim().to_owned();
     }
     let searched = head(text, MAX_SEARCHED_CHARS);
-    let stems: BTreeSet<u32> =
-        base.stems.of(wanted).filter_map(|stem| base.terms.stem_id(&stem)).collect();
+    let stems_of = |text: &str| -> BTreeSet<u32> {
+        base.stems.of(text).filter_map(|stem| base.terms.stem_id(&stem)).collect()
+    };
+    let stems = stems_of(wanted);
     let chunks = chunk_text(searched, CHUNK_CHARS, 0);
     let weight = |chunk: &str| {
-        let own: BTreeSet<u32> =
-            base.stems.of(chunk).filter_map(|stem| base.terms.stem_id(&stem)).collect();
-        own.intersection(&stems).map(|&stem| base.terms.idf(stem)).sum::<f32>()
+        stems_of(chunk).intersection(&stems).map(|&stem| base.terms.idf(stem)).sum::<f32>()
     };
     let weights: Vec<f32> = chunks.iter().map(|chunk| weight(chunk)).collect();
     let mut order: Vec<usize> = (1..chunks.len()).collect();

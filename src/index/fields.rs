@@ -18,14 +18,14 @@ use std::{
 pub(super) use self::vectors::build as build_vectors;
 pub use self::{table::FieldTable, vectors::FieldVectors};
 use crate::{
-    IndexError,
+    IndexError, Result,
     bm25::Bm25,
     build::{Watch, names_of_neighbors},
     language::languages,
     postings::{Postings, PostingsBuilder, settle},
 };
 use agent_ground::words::Analysis;
-use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, RelationId};
+use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, Ranking, RelationId};
 
 /// Maximum number of fields of a base; each field with texts is a file.
 const MAX_FIELDS: usize = 4_096;
@@ -101,7 +101,7 @@ struct FieldBuilder {
 ///
 /// # Errors
 /// [`IndexError::TooLarge`] above [`MAX_FIELDS`].
-fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
+fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>> {
     let builder =
         |name: &str, source| FieldBuilder { name: name.to_owned(), source, nodes: Vec::new() };
     let details = (0..).map(FieldId).zip(kb.field_names());
@@ -130,7 +130,7 @@ fn postings_path(dir: &Path, field: usize) -> PathBuf {
 
 /// Builds the index of all fields into the directory `dir`. O(text of the candidates and names of
 /// their neighbours).
-pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let mut fields = all_fields(kb)?;
     let path = |at: usize| dir.join(format!(".field_{at}"));
     let analysis = Analysis::Stems(languages(kb));
@@ -190,10 +190,10 @@ impl FieldIndex {
     ///
     /// # Errors
     /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if a file is malformed.
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let table = FieldTable::open(dir)?;
         let open = |field| Postings::open(&postings_path(dir, field));
-        let postings: Result<_, IndexError> = (0..table.len()).map(open).collect();
+        let postings: Result<_> = (0..table.len()).map(open).collect();
         Ok(Self { dir: dir.to_owned(), postings: postings?, table })
     }
 
@@ -201,7 +201,7 @@ impl FieldIndex {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] with the first file that differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         self.table.verify()?;
         for at in 0..self.postings.len() {
             let path = postings_path(&self.dir, at);
@@ -217,7 +217,7 @@ impl FieldIndex {
 
     /// Returns the `k` best candidates by BM25 over the field with this index, with their scores,
     /// best first, ties by ascending id. Empty for an unknown field. See [`Postings::search`].
-    pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
+    pub fn search(&self, field: usize, text: &str, k: usize) -> Ranking {
         let nodes = self.table.nodes(field);
         let Some(postings) = self.postings.get(field) else { return Vec::new() };
         let found = postings.search(text, Bm25::MFAR, None, k);

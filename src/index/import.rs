@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use crate::{IndexError, vectors::MAX_DIM};
+use crate::{IndexError, Result, vectors::MAX_DIM};
 use agent_embed::table::QueryTableBuilder;
 use agent_kb::{Kb, NodeId};
 
@@ -40,7 +40,7 @@ impl<'a> ImportBuilder<'a> {
     ///
     /// # Errors
     /// [`IndexError::Io`] if the directory or the file cannot be created.
-    pub fn new(kb: &'a Kb, place: &'a Path) -> Result<Self, IndexError> {
+    pub fn new(kb: &'a Kb, place: &'a Path) -> Result<Self> {
         let make = || {
             std::fs::create_dir_all(place)?;
             tempfile::tempfile_in(place)
@@ -53,7 +53,7 @@ impl<'a> ImportBuilder<'a> {
 
     /// Checks that a vector has the length of the first vector and holds only finite numbers;
     /// returns this length.
-    fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
+    fn check_dim(&mut self, vector: &[f32]) -> Result<usize> {
         let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
         if !is_possible || vector.len() != dim || vector.iter().any(|number| !number.is_finite()) {
@@ -71,7 +71,7 @@ impl<'a> ImportBuilder<'a> {
     /// # Errors
     /// [`IndexError::BadImport`] for a node that has a vector already, a vector of another length,
     /// or a number that is not finite; [`IndexError::Io`].
-    pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
+    pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<()> {
         let dim = self.check_dim(vector)?;
         let node = NodeId::try_from(id).ok().filter(|&node| self.kb.is_candidate(node));
         let Some(node) = node else {
@@ -96,7 +96,7 @@ impl<'a> ImportBuilder<'a> {
     /// # Errors
     /// [`IndexError::BadImport`] for a vector of another length or a number that is not finite, or
     /// an error of the table of queries.
-    pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool, IndexError> {
+    pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool> {
         let dim = self.check_dim(&vector)?;
         let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
         Ok(queries.add(text, vector)?)
@@ -107,7 +107,7 @@ impl<'a> ImportBuilder<'a> {
     ///
     /// # Errors
     /// [`IndexError::BadImport`], with the number of missing or unknown nodes; [`IndexError::Io`].
-    pub fn finish(mut self) -> Result<Import, IndexError> {
+    pub fn finish(mut self) -> Result<Import> {
         let candidates = self.kb.candidates();
         let mut missing = candidates.iter().filter(|&&node| !self.has_vector[node as usize]);
         if let Some(first) = missing.next() {
@@ -145,8 +145,8 @@ impl Import {
     pub(super) fn for_each_block(
         &self,
         rows: usize,
-        on_block: &mut dyn FnMut(usize, Vec<f32>) -> Result<(), IndexError>,
-    ) -> Result<(), IndexError> {
+        on_block: &mut dyn FnMut(usize, Vec<f32>) -> Result<()>,
+    ) -> Result<()> {
         let failed = IndexError::io(Path::new("the temporary file of vectors"));
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;

@@ -23,7 +23,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, named},
     build::Watch,
     late::{
@@ -38,7 +38,7 @@ use agent_embed::{
     bert::colbert::MAX_DOCUMENT_TOKENS,
     matrix::{dot, normalise},
 };
-use agent_kb::{Kb, NodeId, best};
+use agent_kb::{Kb, NodeId, Ranking, best};
 
 /// Maximum number of tokens of one document that the part `late` stores; later tokens are ignored.
 pub const MAX_TOKENS: usize = 256;
@@ -112,11 +112,7 @@ pub struct Pair {
 
 /// Embeds and compresses the tokens of the documents of all candidates with the index's embedder,
 /// and writes them to the directory `dir`.
-pub(super) fn build(
-    materials: &Materials<'_>,
-    watch: &Watch<'_>,
-    dir: &Path,
-) -> Result<(), IndexError> {
+pub(super) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let source = Source {
         stage: "late",
         dim: materials.embedder.dim(),
@@ -134,7 +130,7 @@ pub(super) fn build_colbert(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
     dir: &Path,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let encoder = materials.colbert.ok_or(IndexError::NoCheckpoint)?;
     let source = Source {
         stage: "colbert",
@@ -161,7 +157,7 @@ pub fn checkpoint_of(index: &Path) -> Option<(PathBuf, String)> {
 
 /// Embeds and compresses the tokens of the documents of all candidates, and writes them to the
 /// directory `dir`.
-fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let (nodes, dim, stage) = (kb.candidates(), source.dim, source.stage);
     watch.progress(stage, 0, nodes.len() as u64)?;
     let step = nodes.len().div_ceil(source.sampled_nodes).max(1);
@@ -228,7 +224,7 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
 
 /// Embeds the first tokens of the document of each node: for each node `[tokens, dim]`, whose rows
 /// have length 1 or are zeros.
-fn tokens(kb: &Kb, source: &Source<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
+fn tokens(kb: &Kb, source: &Source<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>> {
     let texts: Vec<&str> = nodes.iter().map(|&node| kb.text(node)).collect();
     let dim = source.dim;
     let shortened = |rows: Matrix| {
@@ -268,7 +264,7 @@ impl LateIndex {
     /// # Errors
     /// [`IndexError::Io`] if the file cannot be read; [`IndexError::Damaged`] if it is not a file
     /// of tokens.
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
         let dim = arrays.number::<u32>("dim")? as usize;
@@ -300,7 +296,7 @@ impl LateIndex {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] if the checksum differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         self.arrays.verify()
     }
 
@@ -323,7 +319,7 @@ impl LateIndex {
     /// (`[tokens, dim]`). `nodes` may have any order but no duplicates. Returns the best `k` with
     /// their scores, best first, ties by ascending id. O(tokens of the nodes * tokens of the
     /// query * dim).
-    pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
+    pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Ranking {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes
             .par_chunks(BLOCK_SCORED)

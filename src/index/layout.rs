@@ -20,7 +20,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
-use crate::{EmbedderChoice, IndexError};
+use crate::{EmbedderChoice, IndexError, Result};
 use agent_embed::Embedder;
 use agent_ground::{files, words::Languages};
 use agent_kb::{FileRecord, publish};
@@ -65,7 +65,7 @@ pub(super) struct Seal {
 
 impl Seal {
     /// Computes the digests of all files of a part; the digest of the record itself stays empty.
-    fn of(part: &Path) -> Result<Self, IndexError> {
+    fn of(part: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         gather(part, "", MAX_DEPTH, &mut files)?;
         files.remove(RECORD);
@@ -78,11 +78,7 @@ impl Seal {
     /// # Errors
     /// [`IndexError::Damaged`] or [`IndexError::Io`], with the first file that differs or is
     /// missing.
-    pub(super) fn check(
-        &self,
-        part: &Path,
-        on_bytes: &mut dyn FnMut(u64),
-    ) -> Result<(), IndexError> {
+    pub(super) fn check(&self, part: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<()> {
         for (name, record) in &self.files {
             let path = part.join(name);
             if !record.matches(&path, on_bytes).map_err(IndexError::io(&path))? {
@@ -105,7 +101,7 @@ fn gather(
     prefix: &str,
     depth: usize,
     files: &mut BTreeMap<String, FileRecord>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let failed = IndexError::io(dir);
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -149,7 +145,7 @@ pub(super) trait Record: Clone + Serialize + DeserializeOwned {
     }
 
     /// Reads the record of the part in an index directory; `base` names the base in messages.
-    fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
+    fn read(index: &Path, base: &str) -> Result<Self> {
         let path = &index.join(Self::PART).join(RECORD);
         let bytes = match files::read(path, MAX_RECORD_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -174,7 +170,7 @@ pub(super) trait Record: Clone + Serialize + DeserializeOwned {
     /// Writes the record into the directory `part`; replaces an older record atomically. All other
     /// files of the part must be complete, because this function reads them to compute their
     /// digests.
-    fn write(&self, part: &Path) -> Result<(), IndexError> {
+    fn write(&self, part: &Path) -> Result<()> {
         let path = &part.join(RECORD);
         let failed = IndexError::io(path);
         let mut record = self.clone();
@@ -442,7 +438,7 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Creates the hidden directory for a new part in the index directory `index`.
-    pub(super) fn new(index: &Path) -> Result<Self, IndexError> {
+    pub(super) fn new(index: &Path) -> Result<Self> {
         let failed = IndexError::io(index);
         fs::create_dir_all(index).map_err(failed)?;
         let _turn = locked(index);
@@ -456,7 +452,7 @@ impl Staging {
     }
 
     /// Moves the directory of the part to `target`, replacing an older part.
-    pub(super) fn publish(self, target: &Path) -> Result<(), IndexError> {
+    pub(super) fn publish(self, target: &Path) -> Result<()> {
         Ok(publish(&self.dir.keep(), target)?)
     }
 }

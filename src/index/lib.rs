@@ -70,6 +70,9 @@ use agent_embed::EmbedError;
 use agent_ground::{files, words::Languages};
 use agent_kb::{FileRecord, KbError};
 
+/// Result of building, opening or searching an index.
+pub type Result<T, E = IndexError> = std::result::Result<T, E>;
+
 /// Why an index could not be built, opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {

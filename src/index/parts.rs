@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    IndexError, Part,
+    Part, Result,
     ann::{self, AnnIndex},
     build::{IndexedVersion, Watch},
     chunks::{self, ChunkIndex},
@@ -34,7 +34,7 @@ pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
     dir: &Path,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     match part {
         Part::Ann => ann::build(materials, watch, dir),
         Part::Multi => chunks::build(materials, watch, dir),
@@ -55,7 +55,7 @@ pub(super) fn build(
 
 /// Reads all files of the optional part in the directory `dir` and compares them with their
 /// checksums.
-pub(super) fn verify(part: Part, dir: &Path) -> Result<(), IndexError> {
+pub(super) fn verify(part: Part, dir: &Path) -> Result<()> {
     match part {
         Part::Ann => AnnIndex::open(dir)?.verify(),
         Part::Multi => ChunkIndex::open(dir)?.verify(),
@@ -68,7 +68,7 @@ pub(super) fn verify(part: Part, dir: &Path) -> Result<(), IndexError> {
 
 /// Returns the name of the optional part in the directory `dir` and a summary, in one line of text
 /// for people.
-pub(super) fn describe(part: Part, dir: &Path) -> Result<String, IndexError> {
+pub(super) fn describe(part: Part, dir: &Path) -> Result<String> {
     let summary = match part {
         Part::Ann => AnnIndex::open(dir)?.describe(),
         Part::Multi => ChunkIndex::open(dir)?.describe(),

@@ -49,12 +49,12 @@ use self::{
     update::{DELETED, LiveStatistics, Slots},
 };
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, Strings, named},
     build::{Watch, names_of_neighbors},
 };
 use agent_ground::words::name_words;
-use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
+use agent_kb::{Direction, FileRecord, Kb, NodeId, Ranking, RelationId, TypeId};
 
 /// Name of the JSON field of numbers in the schema. An older version of the index, which lacks
 /// numbers with a currency sign, uses another name and is therefore refused.
@@ -150,7 +150,7 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
 
 /// Builds the index of a base into the directory `dir`, on one thread, so that documents are in
 /// node order.
-pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let failed = |error: tantivy::TantivyError| IndexError::io(dir)(io::Error::other(error));
     let (schema, at) = schema();
     let index = Index::create_in_dir(dir, schema).map_err(failed)?;
@@ -191,7 +191,7 @@ fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
 }
 
 /// Removes the files that only a writer needs, then writes the sizes and digests of all others.
-fn seal(dir: &Path) -> Result<(), IndexError> {
+fn seal(dir: &Path) -> Result<()> {
     let failed = IndexError::io(dir);
     let (mut names, mut sizes, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).map_err(failed)? {
@@ -220,7 +220,7 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
 }
 
 /// Opens tantivy's index in the directory `dir` for reading.
-fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
+fn reader_of(dir: &Path) -> Result<IndexReader> {
     let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
     let directory =
         ReadOnly::open(dir).map_err(|error| IndexError::io(dir)(io::Error::other(error)))?;
@@ -251,7 +251,7 @@ impl QueryIndex {
     /// # Errors
     /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if a file is malformed
     /// or its size is not the recorded one.
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let arrays = Arrays::open(&dir.join(FILES))?;
         let names = Strings::new(arrays.get("bounds")?, arrays.get("names")?);
         let sizes: Array<u64> = arrays.get("sizes")?;
@@ -283,7 +283,7 @@ impl QueryIndex {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] with the first file that differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         self.arrays.verify()?;
         for at in 0..self.names.len() {
             let path = self.dir.join(&*String::from_utf8_lossy(self.names.get(at)));
@@ -321,7 +321,7 @@ impl QueryIndex {
         query: &str,
         types: &[TypeId],
         k: usize,
-    ) -> Result<Vec<(NodeId, f32)>, QueryError> {
+    ) -> Result<Ranking, QueryError> {
         let damaged = |error: tantivy::TantivyError| {
             QueryError::Index(IndexError::damaged(&self.dir, error.to_string()))
         };

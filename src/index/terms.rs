@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use safetensors::Dtype;
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, Strings, named},
     bm25::{Bm25, idf},
     stream::{self, failed, invalid_data},
@@ -87,7 +87,7 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`], with the directory, if the temporary file cannot be created.
-    pub fn create(path: &Path, languages: Languages) -> Result<Self, IndexError> {
+    pub fn create(path: &Path, languages: Languages) -> Result<Self> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let spool = tempfile::tempfile_in(dir).map_err(IndexError::io(dir))?;
         Ok(Self {
@@ -109,7 +109,7 @@ impl TermIndexBuilder {
     /// # Errors
     /// [`IndexError::TooLarge`] above 16.7 million distinct stems; [`IndexError::Io`] if the disk
     /// is full.
-    pub fn add(&mut self, text: &str) -> Result<(), IndexError> {
+    pub fn add(&mut self, text: &str) -> Result<()> {
         let mut found: Vec<u32> = Vec::new();
         for (_, word) in name_words(text) {
             let (start, end) = match self.words.get(word.as_ref()) {
@@ -142,7 +142,7 @@ impl TermIndexBuilder {
     }
 
     /// Extends the frequencies by a zero for each new stem; fails if there are too many stems.
-    fn count_stems(&mut self) -> Result<(), IndexError> {
+    fn count_stems(&mut self) -> Result<()> {
         if self.ids.len() > MAX_STEMS {
             return Err(IndexError::TooLarge(
                 "distinct stems in the base's text",
@@ -154,7 +154,7 @@ impl TermIndexBuilder {
     }
 
     /// Writes an entry for the node that was added last.
-    fn push(&mut self, stem: u32, count: u32) -> Result<(), IndexError> {
+    fn push(&mut self, stem: u32, count: u32) -> Result<()> {
         self.frequencies[stem as usize] += 1;
         self.n_entries += 1;
         let written = self.entries.write_all(&((stem << COUNT_BITS) | count).to_le_bytes());
@@ -183,7 +183,7 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed; otherwise as [`Self::add`].
-    pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
+    pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize> {
         let other = || failed(invalid_data("entries do not match the nodes and stems"));
         let stems = stream::read_words(input).map_err(failed)?;
         let stem = |stem| number(&mut self.ids, String::from_utf8_lossy(stem).into_owned());
@@ -222,7 +222,7 @@ impl TermIndexBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`], with the path of the file.
-    pub fn finish(self) -> Result<(), IndexError> {
+    pub fn finish(self) -> Result<()> {
         let path = self.path.clone();
         self.write().map_err(IndexError::io(&path))
     }
@@ -293,7 +293,7 @@ impl TermIndex {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(path: &Path) -> Result<Self, IndexError> {
+    pub fn open(path: &Path) -> Result<Self> {
         let arrays = Arrays::open(path)?;
         Ok(Self {
             bounds: arrays.get("bounds")?,

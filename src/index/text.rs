@@ -14,14 +14,14 @@ use std::{
 };
 
 use crate::{
-    IndexError,
+    Result,
     arrays::{Array, Arrays, named},
     bm25::Bm25,
     bm25f,
     postings::{Collection, Postings, PostingsBuilder, make_room},
 };
 use agent_ground::words::{Analysis, Languages};
-use agent_kb::{FieldId, NodeId, TypeId};
+use agent_kb::{FieldId, NodeId, Ranking, TypeId};
 
 const NODES: &str = "nodes";
 pub(crate) const WEIGHTED: &str = "weighted";
@@ -124,7 +124,7 @@ impl TextIndexBuilder {
     ///
     /// # Errors
     /// As [`PostingsBuilder::take`].
-    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
+    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.take(input, end))?;
         make_room(&mut self.parts)
     }
@@ -132,8 +132,8 @@ impl TextIndexBuilder {
     /// Writes the files of the index; `types` yields the type of each node, in id order.
     ///
     /// # Errors
-    /// [`IndexError::Io`], with the path of the file.
-    pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<(), IndexError> {
+    /// [`crate::IndexError::Io`], with the path of the file.
+    pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<()> {
         let n_fields = self.parts.len() as u32 - 2;
         let types: Vec<u16> = types.map(|one| one.0).collect();
         self.parts.into_iter().try_for_each(|part| part.finish(types.len()))?;
@@ -147,7 +147,7 @@ impl TextIndex {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let arrays = Arrays::open(&dir.join(NODES))?;
         let n_fields = arrays.number::<u32>("fields")?.min(u16::MAX.into()) as u16;
         let parts = TextPart::all(n_fields).map(|part| Postings::open(&part.file(dir)));
@@ -159,13 +159,7 @@ impl TextIndex {
     /// Returns the `k` best nodes of the given types (of all types if `types` is empty) by BM25
     /// over one part of their text, best first, ties by ascending id. Empty for a field that the
     /// base does not have. See [`Postings::search`].
-    pub fn search(
-        &self,
-        text: &str,
-        part: TextPart,
-        types: &[TypeId],
-        k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    pub fn search(&self, text: &str, part: TextPart, types: &[TypeId], k: usize) -> Ranking {
         let Some(postings) = self.parts.get(part.place()) else { return Vec::new() };
         let allowed = (!types.is_empty()).then(|| self.mask(types));
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
@@ -178,7 +172,7 @@ impl TextIndex {
         asked: &[(String, f32)],
         types: &[TypeId],
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    ) -> Ranking {
         let allowed = (!types.is_empty()).then(|| self.mask(types));
         self.weighted.search_forms(asked, bm25f::SETTING, allowed.as_deref(), k)
     }
@@ -196,7 +190,7 @@ impl TextIndex {
         part: TextPart,
         types: &[TypeId],
         k: usize,
-    ) -> Vec<Vec<(NodeId, f32)>> {
+    ) -> Vec<Ranking> {
         let masks: Vec<Arc<[u64]>> = types.iter().map(|&kind| self.mask(&[kind])).collect();
         match self.parts.get(part.place()) {
             Some(postings) => postings.search_each(text, Bm25::default(), &masks, k),
@@ -219,7 +213,7 @@ impl TextIndex {
         setting: Bm25,
         collection: &Collection,
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    ) -> Ranking {
         let postings = self.parts.get(part.place());
         postings.map_or_else(Vec::new, |part| part.search_in(text, setting, collection, k))
     }

@@ -31,7 +31,7 @@ mod quantized;
 mod search;
 mod write;
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ use agent_embed::{
     matrix::{Matrix, dot, dot_le},
 };
 use agent_ground::files;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, Ranking};
 
 /// Length of the header, in bytes; a multiple of 64, so that the rows are aligned.
 pub const HEADER_BYTES: usize = 2048;
@@ -83,10 +83,7 @@ pub enum Precision {
 
 impl Precision {
     fn bytes(self) -> usize {
-        match self {
-            Precision::F32 => 4,
-            Precision::F16 => 2,
-        }
+        self.dtype().bitsize() / 8
     }
 
     fn dtype(self) -> Dtype {
@@ -96,6 +93,9 @@ impl Precision {
         }
     }
 }
+
+/// Result of writing, opening or searching vectors.
+pub type Result<T, E = VectorError> = std::result::Result<T, E>;
 
 /// Why vectors could not be written, opened or searched.
 #[derive(Debug, thiserror::Error)]
@@ -193,7 +193,7 @@ impl VectorIndex {
     /// # Errors
     /// [`VectorError::Io`]; [`VectorError::Damaged`] if the header is malformed or does not match
     /// the length of the file.
-    pub fn open(path: &Path) -> Result<VectorIndex, VectorError> {
+    pub fn open(path: &Path) -> Result<VectorIndex> {
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let damaged = |reason: String| VectorError::Damaged { path: path.to_owned(), reason };
         let file = files::open(path).map_err(failed)?;
@@ -276,7 +276,7 @@ impl VectorIndex {
     ///
     /// # Errors
     /// [`VectorError::Damaged`] if a checksum differs.
-    pub fn verify(&self) -> Result<(), VectorError> {
+    pub fn verify(&self) -> Result<()> {
         let parts = [
             (self.bytes(0..self.n), &self.checksum, "rows"),
             (&self.map[self.codes.clone()], &self.codes_checksum, "codes"),
@@ -300,12 +300,7 @@ impl VectorIndex {
     /// [`VectorError::Dimension`] or [`VectorError::NotFinite`] for the query;
     /// [`VectorError::UnsortedFilter`] or [`VectorError::UnknownNode`] for the filter;
     /// [`VectorError::Gpu`].
-    pub fn top_k(
-        &self,
-        query: &[f32],
-        k: usize,
-        filter: Option<&[NodeId]>,
-    ) -> Result<Vec<(NodeId, f32)>, VectorError> {
+    pub fn top_k(&self, query: &[f32], k: usize, filter: Option<&[NodeId]>) -> Result<Ranking> {
         Ok(self.search(&[query], k, filter)?.pop().unwrap_or_default())
     }
 
@@ -320,7 +315,7 @@ impl VectorIndex {
         queries: &Matrix,
         k: usize,
         filter: Option<&[NodeId]>,
-    ) -> Result<Vec<Vec<(NodeId, f32)>>, VectorError> {
+    ) -> Result<Vec<Ranking>> {
         let rows: Vec<&[f32]> = (0..queries.rows()).filter_map(|row| queries.row(row)).collect();
         self.search(&rows, k, filter)
     }
@@ -334,7 +329,7 @@ impl VectorIndex {
     /// # Errors
     /// [`VectorError::Dimension`] or [`VectorError::NotFinite`] for the query,
     /// [`VectorError::UnknownNode`].
-    pub fn score(&self, query: &[f32], nodes: &[NodeId]) -> Result<Vec<f32>, VectorError> {
+    pub fn score(&self, query: &[f32], nodes: &[NodeId]) -> Result<Vec<f32>> {
         self.check_query(query)?;
         self.check_node(nodes.iter().copied().max())?;
         let chunks = nodes.par_chunks(BLOCK_ROWS).flat_map_iter(|nodes| {
@@ -348,7 +343,7 @@ impl VectorIndex {
     ///
     /// # Errors
     /// [`VectorError::UnknownNode`].
-    pub fn row(&self, node: NodeId) -> Result<Vec<f32>, VectorError> {
+    pub fn row(&self, node: NodeId) -> Result<Vec<f32>> {
         self.check_node(Some(node))?;
         Ok(decode(self.bytes(node as usize..node as usize + 1), self.precision))
     }
@@ -395,7 +390,7 @@ impl VectorIndex {
         &self.map[start + rows.start * row_bytes..start + rows.end * row_bytes]
     }
 
-    fn check_query(&self, query: &[f32]) -> Result<(), VectorError> {
+    fn check_query(&self, query: &[f32]) -> Result<()> {
         if query.len() != self.dim {
             return Err(VectorError::Dimension { expected: self.dim, got: query.len() });
         }
@@ -405,7 +400,7 @@ impl VectorIndex {
         Ok(())
     }
 
-    fn check_node(&self, largest: Option<NodeId>) -> Result<(), VectorError> {
+    fn check_node(&self, largest: Option<NodeId>) -> Result<()> {
         match largest {
             Some(node) if node as usize >= self.n => {
                 Err(VectorError::UnknownNode { node, n: self.n })
@@ -421,29 +416,21 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A score with a total order, NaN included.
-#[derive(Clone, Copy)]
-pub(crate) struct Score(pub(crate) f32);
+/// A score with the total order of [`f32::total_cmp`], NaN included: bits that, compared as whole
+/// numbers, have the order of the scores.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Score(u32);
 
-impl Ord for Score {
-    fn cmp(&self, other: &Score) -> Ordering {
-        self.0.total_cmp(&other.0)
+impl Score {
+    pub(crate) fn new(number: f32) -> Score {
+        let bits = number.to_bits();
+        Score(if bits >> 31 == 0 { bits | 1 << 31 } else { !bits })
+    }
+
+    pub(crate) fn number(self) -> f32 {
+        f32::from_bits(if self.0 >> 31 == 1 { self.0 & !(1 << 31) } else { !self.0 })
     }
 }
-
-impl PartialOrd for Score {
-    fn partial_cmp(&self, other: &Score) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Score {
-    fn eq(&self, other: &Score) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Score {}
 
 /// A scored node. The order is best first: of two hits the smaller is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -454,11 +441,11 @@ struct Hit {
 
 impl Hit {
     fn new(score: f32, node: NodeId) -> Hit {
-        Hit { score: Reverse(Score(score)), node }
+        Hit { score: Reverse(Score::new(score)), node }
     }
 
     fn score(&self) -> f32 {
-        self.score.0.0
+        self.score.0.number()
     }
 }
 
@@ -474,7 +461,7 @@ fn decode(bytes: &[u8], precision: Precision) -> Vec<f32> {
     }
 }
 
-fn check_range(name: &'static str, got: u64, min: u64, max: u64) -> Result<(), VectorError> {
+fn check_range(name: &'static str, got: u64, min: u64, max: u64) -> Result<()> {
     if (min..=max).contains(&got) {
         return Ok(());
     }

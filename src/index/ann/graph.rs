@@ -44,7 +44,7 @@ pub(super) fn beam_search<E>(
     loop {
         next.retain(|&place| (place as usize) < n_places && seen.insert(place));
         for (&place, score) in next.iter().zip(score(&next)?) {
-            let hit = (Score(score), Reverse(place));
+            let hit = (Score::new(score), Reverse(place));
             if kept.len() < width || kept.peek().is_some_and(|worst| hit > worst.0) {
                 open.push(hit);
                 kept.push(Reverse(hit));
@@ -144,7 +144,7 @@ impl GraphBuilder {
         let mut links: Vec<Hit> = Vec::with_capacity(max_links);
         for &hit in near {
             let row = self.row(hit.1.0);
-            if links.iter().all(|link| Score(dot(row, self.row(link.1.0))) <= hit.0) {
+            if links.iter().all(|link| Score::new(dot(row, self.row(link.1.0))) <= hit.0) {
                 links.push(hit);
                 if links.len() == max_links {
                     break;
@@ -185,7 +185,7 @@ mod tests {
         let mut n_found = 0;
         for query in (0..N_ROWS as u32).step_by(40) {
             let near = graph.nearest(graph.row(query), vec![graph.entry], EXPANSION_BUILD, 0);
-            let score = |place: u32| Score(dot(graph.row(query), graph.row(place)));
+            let score = |place: u32| Score::new(dot(graph.row(query), graph.row(place)));
             let mut exact: Vec<Hit> =
                 (0..N_ROWS as u32).map(|place| (score(place), Reverse(place))).collect();
             exact.sort_unstable_by(|a, b| b.cmp(a));

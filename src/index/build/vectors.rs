@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    EmbedderChoice, Import, IndexError,
+    EmbedderChoice, Import, IndexError, Result,
     build::{PrecomputedVectors, VectorSource, Watch},
     layout::{MODEL, QUERIES, Record, Staging, VECTORS, VectorsRecord, VectorsSpec},
     vectors::{Precision, VectorWriter},
@@ -29,7 +29,7 @@ pub(super) fn build(
     index: &Path,
     source: &VectorSource<'_>,
     watch: &Watch<'_>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
     let record = match *source {
@@ -51,7 +51,7 @@ pub(super) fn build(
 }
 
 /// Trains the built-in embedder on the documents of all nodes.
-fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
+fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder> {
     let text = |node: usize| kb.text(node as NodeId);
     let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
     let params = LsaParams { languages, ..LsaParams::default() };
@@ -99,7 +99,7 @@ pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>>
 }
 
 /// Callback that receives a block of nodes and a matrix with the vector of each node as a row.
-type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
+type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<()> + 'a;
 
 /// Embeds the documents of the nodes in the range `nodes` that get a vector, in node order;
 /// `on_block` receives blocks of at most 1,024 nodes, with a vector for each node.
@@ -112,7 +112,7 @@ pub fn embed(
     candidates_only: bool,
     nodes: Range<NodeId>,
     on_block: &mut BlockHandler<'_>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let block = embedder.block_texts().clamp(1, BLOCK);
     let mut nodes = nodes_with_vector(kb, candidates_only, nodes);
     loop {
@@ -138,12 +138,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn create(
-        kb: &Kb,
-        dir: &Path,
-        spec: &VectorsSpec,
-        watch: &'a Watch<'a>,
-    ) -> Result<Self, IndexError> {
+    fn create(kb: &Kb, dir: &Path, spec: &VectorsSpec, watch: &'a Watch<'a>) -> Result<Self> {
         let (dim, path) = (spec.dim, dir.join(VECTORS));
         let writer = VectorWriter::create(&path, dim, Precision::F32, &spec.fingerprint)?;
         let total = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes()).count() as u64;
@@ -153,7 +148,7 @@ impl<'a> Rows<'a> {
 
     /// Appends the vectors of `nodes`, which ascend and follow all written nodes. Nodes between
     /// them get zeros.
-    fn append(&mut self, nodes: &[NodeId], vectors: &[f32]) -> Result<(), IndexError> {
+    fn append(&mut self, nodes: &[NodeId], vectors: &[f32]) -> Result<()> {
         let mut vectors = vectors;
         for run in nodes.chunk_by(|node, next| node + 1 == *next) {
             self.fill(run[0])?;
@@ -167,7 +162,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Appends rows of zeros for the nodes before `end` that are not yet written.
-    fn fill(&mut self, end: NodeId) -> Result<(), IndexError> {
+    fn fill(&mut self, end: NodeId) -> Result<()> {
         while self.next < end {
             let n = (end - self.next).min(BLOCK as NodeId);
             let zeros = vec![0.0; n as usize * self.dim];
@@ -177,7 +172,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    fn finish(mut self, kb: &Kb) -> Result<(), IndexError> {
+    fn finish(mut self, kb: &Kb) -> Result<()> {
         self.fill(kb.n_nodes())?;
         self.writer.finish()?;
         self.watch.progress(STAGE, self.total, self.total)
@@ -192,7 +187,7 @@ fn compute(
     spec: VectorsSpec,
     embedder: &dyn Embedder,
     watch: &Watch<'_>,
-) -> Result<VectorsRecord, IndexError> {
+) -> Result<VectorsRecord> {
     let mut rows = Rows::create(kb, dir, &spec, watch)?;
     let all = 0..kb.n_nodes();
     embed(kb, embedder, spec.candidates_only, all, &mut |nodes, vectors| {
@@ -209,7 +204,7 @@ fn take(
     dir: &Path,
     embedded_elsewhere: &PrecomputedVectors<'_>,
     watch: &Watch<'_>,
-) -> Result<VectorsRecord, IndexError> {
+) -> Result<VectorsRecord> {
     let PrecomputedVectors { spec, input } = embedded_elsewhere;
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
     let failed = IndexError::io(Path::new("the precomputed vectors"));
@@ -239,7 +234,7 @@ fn copy(
     choice: &EmbedderChoice,
     import: &Import,
     watch: &Watch<'_>,
-) -> Result<VectorsRecord, IndexError> {
+) -> Result<VectorsRecord> {
     let (dim, fingerprint) = (import.dim, import.fingerprint.clone());
     let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, &fingerprint)?;
     let (mut done, total) = (0, kb.n_nodes().into());

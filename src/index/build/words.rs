@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    IndexError, bm25f,
+    IndexError, Result, bm25f,
     build::{Watch, names_of_neighbors},
     entities,
     language::languages,
@@ -62,7 +62,7 @@ pub(super) fn build(
     index: &Path,
     source: WordSource<'_>,
     watch: &Watch<'_>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
     entities::build(kb, languages, &dir.join(NAMES), &mut || watch.check_stop())?;
@@ -101,7 +101,7 @@ pub fn read_words(
     nodes: Range<NodeId>,
     out: &mut dyn Write,
     watch: &Watch<'_>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let failed = IndexError::io(Path::new("the analysed words"));
     let mut builders = Builders::create(kb, languages(kb), &env::temp_dir())?;
     for node in nodes {
@@ -114,7 +114,7 @@ pub fn read_words(
 }
 
 impl Builders {
-    fn create(kb: &Kb, languages: Languages, dir: &Path) -> Result<Self, IndexError> {
+    fn create(kb: &Kb, languages: Languages, dir: &Path) -> Result<Self> {
         Ok(Self {
             values: kb.value_types(),
             text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len(), languages),
@@ -124,7 +124,7 @@ impl Builders {
     }
 
     /// Adds the words of a node; ids must ascend between calls.
-    fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<(), IndexError> {
+    fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<()> {
         if node.is_multiple_of(REPORT_EVERY) {
             watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
         }
@@ -149,7 +149,7 @@ impl Builders {
 
     /// Adds the output of [`read_words`] for all nodes: its ranges one after another, in node
     /// order.
-    fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
+    fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<()> {
         let mut tag = [0];
         while input.read(&mut tag).map_err(failed)? > 0 {
             let there = self.terms.n_nodes();
@@ -172,7 +172,7 @@ impl Builders {
         }
     }
 
-    fn finish(self, kb: &Kb) -> Result<(), IndexError> {
+    fn finish(self, kb: &Kb) -> Result<()> {
         self.text.finish((0..kb.n_nodes()).map(|node| kb.node_type(node)))?;
         self.terms.finish()?;
         self.names_terms.finish()

@@ -8,7 +8,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    IndexError,
+    Result,
     arrays::{Arrays, Strings, named},
     entities::{
         ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
@@ -60,7 +60,7 @@ fn is_small_number(text: &str) -> bool {
 }
 
 /// Callback that returns an error to stop the build, `Ok` to go on.
-type CheckStop<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
+type CheckStop<'a> = dyn FnMut() -> Result<()> + 'a;
 
 /// Builds the entity index; takes entries in node order.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Builder {
         id
     }
 
-    fn write(mut self, path: &Path, go_on: &mut CheckStop<'_>) -> Result<(), IndexError> {
+    fn write(mut self, path: &Path, go_on: &mut CheckStop<'_>) -> Result<()> {
         self.entry_bounds.push(self.entry_stems.len() as u64);
         let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
         vocabulary.sort_unstable();
@@ -194,7 +194,7 @@ impl Builder {
 
 /// Finds the identifying fields: almost all of their values are distinct single words of at most 64
 /// bytes.
-fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>, IndexError> {
+fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
         go_on()?;
@@ -216,13 +216,8 @@ fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<Fiel
 /// the file `path`. Calls `go_on` for each node and word, so that the caller can stop.
 ///
 /// # Errors
-/// [`IndexError::Io`] if the file cannot be written; the error of `go_on`.
-pub fn build(
-    kb: &Kb,
-    languages: Languages,
-    path: &Path,
-    go_on: &mut CheckStop<'_>,
-) -> Result<(), IndexError> {
+/// [`crate::IndexError::Io`] if the file cannot be written; the error of `go_on`.
+pub fn build(kb: &Kb, languages: Languages, path: &Path, go_on: &mut CheckStop<'_>) -> Result<()> {
     let identifying = identifying_fields(kb, go_on)?;
     let is_alias = |field: FieldId| {
         let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());
@@ -257,7 +252,7 @@ pub fn build(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entities::EntityIndex;
+    use crate::{IndexError, entities::EntityIndex};
     use agent_kb::KbWriter;
 
     #[test]

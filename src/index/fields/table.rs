@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::{FieldBuilder, FieldKind, MAX_FIELDS};
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, Strings, named},
 };
 use agent_kb::NodeId;
@@ -33,11 +33,7 @@ pub struct FieldTable {
 impl FieldTable {
     /// Writes the table of `fields` into the directory `dir`; `digests` holds the digest of each
     /// field's postings, or is empty.
-    pub(super) fn write(
-        dir: &Path,
-        fields: &[FieldBuilder],
-        digests: &[u8],
-    ) -> Result<(), IndexError> {
+    pub(super) fn write(dir: &Path, fields: &[FieldBuilder], digests: &[u8]) -> Result<()> {
         let mut bounds = vec![0u64];
         for field in fields {
             bounds.push(bounds.last().copied().unwrap_or(0) + field.nodes.len() as u64);
@@ -60,7 +56,7 @@ impl FieldTable {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
         let names = Strings::new(arrays.get("name_bounds")?, arrays.get("names")?);
@@ -76,14 +72,13 @@ impl FieldTable {
             let name = String::from_utf8_lossy(names.get(at)).into_owned();
             Ok((name, kind.ok_or_else(unknown)?))
         };
-        let fields: Result<_, IndexError> =
-            kinds.as_slice().iter().enumerate().map(field).collect();
+        let fields: Result<_> = kinds.as_slice().iter().enumerate().map(field).collect();
         let (nodes, digests) = (arrays.get("nodes")?, arrays.get("digests")?);
         Ok(Self { fields: fields?, nodes, digests, bounds, arrays })
     }
 
     /// Reads the file and compares it with its recorded checksum.
-    pub(super) fn verify(&self) -> Result<(), IndexError> {
+    pub(super) fn verify(&self) -> Result<()> {
         self.arrays.verify()
     }
 

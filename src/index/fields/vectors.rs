@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{FieldTable, all_fields};
 use crate::{
-    IndexError,
+    IndexError, Result,
     build::Watch,
     parts::Materials,
     vectors::{Precision, VectorIndex, VectorWriter},
@@ -35,11 +35,7 @@ pub struct FieldVectors {
 
 /// Embeds the texts of all fields and writes the vectors to the directory `dir`. O(text of the
 /// candidates and names of their neighbours).
-pub(crate) fn build(
-    materials: &Materials<'_>,
-    watch: &Watch<'_>,
-    dir: &Path,
-) -> Result<(), IndexError> {
+pub(crate) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let Materials { kb, embedder, .. } = *materials;
     let mut fields = all_fields(kb)?;
     let candidates = kb.candidates();
@@ -83,7 +79,7 @@ impl FieldVectors {
     /// # Errors
     /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are malformed or do not match each
     /// other.
-    pub fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let table = FieldTable::open(dir)?;
         let vectors = VectorIndex::open(&dir.join(FILE))?;
         if table.n_texts() != vectors.n() {
@@ -96,7 +92,7 @@ impl FieldVectors {
     ///
     /// # Errors
     /// [`IndexError::Damaged`] with the first file that differs.
-    pub fn verify(&self) -> Result<(), IndexError> {
+    pub fn verify(&self) -> Result<()> {
         self.table.verify()?;
         Ok(self.vectors.verify()?)
     }
@@ -112,7 +108,7 @@ impl FieldVectors {
     ///
     /// # Errors
     /// As [`VectorIndex::score`].
-    pub fn scores(&self, field: usize, query: &[f32]) -> Result<Vec<(NodeId, f32)>, IndexError> {
+    pub fn scores(&self, field: usize, query: &[f32]) -> Result<Vec<(NodeId, f32)>> {
         let nodes = self.table.nodes(field);
         let start = self.table.start(field) as u32;
         let rows: Vec<u32> = (start..).take(nodes.len()).collect();

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{BLOCK_SCORED, LateIndex, MAX_QUERY_TOKENS};
 use crate::arrays::Array;
 use agent_embed::{Matrix, matrix::dot};
-use agent_kb::{NodeId, best, distinct};
+use agent_kb::{NodeId, Ranking, best, distinct};
 
 /// Minimum number of decoded candidates, unless there are fewer candidates.
 const MIN_DECODED: usize = 1024;
@@ -67,7 +67,7 @@ impl LateIndex {
     /// first, ties by ascending id. Exact over the stored codes if `nprobe` is at least the number
     /// of centroids; O(tokens of the candidates * tokens of the query). Empty for an index without
     /// lists, such as the part `late`.
-    pub fn search(&self, query: &Matrix, nprobe: usize, k: usize) -> Vec<(NodeId, f32)> {
+    pub fn search(&self, query: &Matrix, nprobe: usize, k: usize) -> Ranking {
         let Some(checkpoint) = &self.checkpoint else { return Vec::new() };
         let queries: Vec<&[f32]> =
             (0..query.rows().min(MAX_QUERY_TOKENS)).filter_map(|row| query.row(row)).collect();

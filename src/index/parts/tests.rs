@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
+    IndexError,
     chunks::chunks_of,
     vectors::{Precision, VectorWriter},
 };

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Arrays, Strings, named},
     bm25::Bm25,
     postings::{
@@ -70,7 +70,7 @@ pub struct PostingsBuilder {
 /// # Errors
 /// [`IndexError::Io`] if the disk is full; [`IndexError::TooLarge`] above 4.2 billion distinct
 /// words.
-pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
+pub fn settle(builders: &mut [PostingsBuilder]) -> Result<()> {
     if !is_much(builders) {
         return Ok(());
     }
@@ -89,7 +89,7 @@ pub fn is_much(builders: &[PostingsBuilder]) -> bool {
 ///
 /// # Errors
 /// [`IndexError::Io`] if the disk is full.
-pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
+pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<()> {
     while builders.iter().map(PostingsBuilder::held).sum::<usize>() >= HELD_BYTES {
         let Some(largest) = builders.iter_mut().max_by_key(|builder| builder.held()) else { break };
         largest.spill()?;
@@ -105,7 +105,7 @@ pub fn build<T: AsRef<str>>(
     path: &Path,
     analysis: Analysis,
     texts: impl IntoIterator<Item = T>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let (mut builder, mut n) = (PostingsBuilder::create(path, analysis), 0);
     for text in texts {
         builder.add(n as NodeId, [text.as_ref()]);
@@ -159,7 +159,7 @@ impl PostingsBuilder {
         nodes: Range<NodeId>,
         postings: &[(u32, NodeId, u32)],
         word: &dyn Fn(u32) -> &'a [u8],
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         let mut chunk = Chunk::new(nodes.map(|node| (node, 1)).collect());
         let (mut words, mut part) = (Vec::new(), Vec::new());
         for same in postings.chunk_by(|a, b| a.0 == b.0) {
@@ -177,7 +177,7 @@ impl PostingsBuilder {
     ///
     /// # Errors
     /// As [`settle`].
-    pub fn finish(mut self, n: usize) -> Result<(), IndexError> {
+    pub fn finish(mut self, n: usize) -> Result<()> {
         self.read()?;
         self.lengths.resize(n, 0);
         if !self.runs.is_empty() {
@@ -208,7 +208,7 @@ impl PostingsBuilder {
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed, [`IndexError::TooLarge`] as [`settle`].
-    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<(), IndexError> {
+    pub fn take(&mut self, input: &mut dyn Read, end: NodeId) -> Result<()> {
         self.read()?;
         for _ in 0..stream::read_number(input).map_err(failed)? {
             let from = self.lengths.len() as NodeId;
@@ -220,7 +220,7 @@ impl PostingsBuilder {
     }
 
     /// Tokenizes the buffered texts and keeps their postings.
-    fn read(&mut self) -> Result<(), IndexError> {
+    fn read(&mut self) -> Result<()> {
         self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
     }
 
@@ -230,7 +230,7 @@ impl PostingsBuilder {
         &mut self,
         words: impl Iterator<Item = (&'a [u8], u64)>,
         mut chunk: Chunk,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         chunk.words = words.map(|(word, hash)| self.vocabulary.number(word, hash)).collect();
         if self.vocabulary.len() > MAX_WORDS {
             return Err(IndexError::TooLarge("distinct words", MAX_WORDS as u64));
@@ -311,7 +311,7 @@ impl PostingsBuilder {
     }
 
     /// Moves the postings of all chunks into a run on disk; merges the runs if there are too many.
-    fn spill(&mut self) -> Result<(), IndexError> {
+    fn spill(&mut self) -> Result<()> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut merged = || -> io::Result<()> {
             let (chunks, n_words) = (std::mem::take(&mut self.chunks), self.vocabulary.len());

@@ -44,7 +44,7 @@ pub use build::{PostingsBuilder, build, is_much, make_room, settle};
 pub use search::Collection;
 
 use crate::{
-    IndexError,
+    IndexError, Result,
     arrays::{Array, Arrays, Strings},
     bm25::Bm25,
 };
@@ -79,7 +79,7 @@ impl Postings {
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
-    pub fn open(path: &Path) -> Result<Self, IndexError> {
+    pub fn open(path: &Path) -> Result<Self> {
         Self::open_weighted(path, coding::KEPT)
     }
 
@@ -87,7 +87,7 @@ impl Postings {
     ///
     /// # Errors
     /// As [`Postings::open`].
-    pub(crate) fn open_weighted(path: &Path, kept: Bm25) -> Result<Self, IndexError> {
+    pub(crate) fn open_weighted(path: &Path, kept: Bm25) -> Result<Self> {
         let arrays = Arrays::open(path)?;
         let lengths: Array<u32> = arrays.get("lengths")?;
         let tokens: u64 = arrays.number("tokens")?;

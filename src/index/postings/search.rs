@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use agent_ground::words::for_each_reference_word;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, Ranking};
 
 /// Maximum relative amount by which rounding may make a bound smaller than the score that it
 /// bounds.
@@ -104,7 +104,7 @@ impl TopNodes {
         self.floor * (1.0 - SLACK)
     }
 
-    fn ranking(mut self) -> Vec<(NodeId, f32)> {
+    fn ranking(mut self) -> Ranking {
         self.cut();
         self.found.sort_unstable_by(|a, b| b.cmp(a));
         let pair = |key: u64| (!(key as u32), f32::from_bits((key >> 32) as u32));
@@ -137,13 +137,7 @@ impl Postings {
     /// found, 64 nodes per number, lowest bit first; `None` allows all.
     ///
     /// O(postings of the query's words) at worst; less if few blocks can hold a result.
-    pub fn search(
-        &self,
-        text: &str,
-        setting: Bm25,
-        allowed: Option<&[u64]>,
-        k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    pub fn search(&self, text: &str, setting: Bm25, allowed: Option<&[u64]>, k: usize) -> Ranking {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
@@ -155,7 +149,7 @@ impl Postings {
         setting: Bm25,
         allowed: Option<&[u64]>,
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    ) -> Ranking {
         let forms = forms.iter().take(MAX_QUERY_WORDS);
         let ids = forms.filter_map(|(form, weight)| Some((self.id(form)?, *weight))).collect();
         self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
@@ -169,7 +163,7 @@ impl Postings {
         setting: Bm25,
         sets: &[Arc<[u64]>],
         k: usize,
-    ) -> Vec<Vec<(NodeId, f32)>> {
+    ) -> Vec<Ranking> {
         let sets: Vec<Option<&[u64]>> = sets.iter().map(|set| Some(&**set)).collect();
         self.best_of_each(self.words(text, None), setting, self.mean, &sets, k)
     }
@@ -182,7 +176,7 @@ impl Postings {
         setting: Bm25,
         collection: &Collection,
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    ) -> Ranking {
         let words = self.words(text, Some(collection));
         self.best(words, setting, collection.mean_length, Some(&collection.nodes), k)
     }
@@ -211,7 +205,7 @@ impl Postings {
         mean: f32,
         allowed: Option<&[u64]>,
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
+    ) -> Ranking {
         let mut each = self.best_of_each(words, setting, mean, &[allowed], k);
         each.pop().unwrap_or_default()
     }
@@ -224,7 +218,7 @@ impl Postings {
         mean: f32,
         sets: &[Option<&[u64]>],
         k: usize,
-    ) -> Vec<Vec<(NodeId, f32)>> {
+    ) -> Vec<Ranking> {
         if words.is_empty() || k == 0 {
             return vec![Vec::new(); sets.len()];
         }

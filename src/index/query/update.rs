@@ -136,7 +136,7 @@ pub(crate) fn update(
     kb: &Kb,
     watch: &Watch<'_>,
     dir: &Path,
-) -> Result<bool, IndexError> {
+) -> Result<bool> {
     // Stored keys are ids of fields and relations, so the names must be the same.
     if old.field_names() != kb.field_names() || old.relations() != kb.relations() {
         return Ok(false);
@@ -216,7 +216,7 @@ fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
 const LIST: &str = "meta.json";
 
 /// Removes the files of segments that are no longer used, and outdated lists of deleted documents.
-fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
+fn remove_unused(index: &Index, dir: &Path) -> Result<()> {
     let failed = IndexError::io(dir);
     let segments = index.searchable_segment_metas();
     let segments = segments.map_err(|error| failed(io::Error::other(error)))?;
@@ -239,7 +239,7 @@ fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
 
 impl Slots {
     /// Reads the file of slots in the directory `dir`.
-    pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(SLOTS);
         let arrays = Arrays::open(&path)?;
         let n_words = arrays.get::<u64>("n_words")?;

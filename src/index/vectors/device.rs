@@ -11,18 +11,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::{Hit, VectorError, VectorIndex, decode};
+use super::{Hit, Result, VectorIndex, decode};
 use agent_embed::gpu::{
     Device, GpuError, MAX_WIDTH, give_up,
     topk::{MAX_K, TopK},
 };
-use agent_kb::NodeId;
+use agent_kb::{NodeId, Ranking};
 
 /// Number of queries searched by the processor before the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;
-
-/// Nodes with their scores, best first.
-pub(super) type Hits = Vec<(NodeId, f32)>;
 
 /// The copy of the rows on a device, made when enough queries were searched.
 #[derive(Default)]
@@ -51,7 +48,7 @@ impl VectorIndex {
         &self,
         queries: &[&[f32]],
         k: usize,
-    ) -> Result<Vec<Option<Hits>>, VectorError> {
+    ) -> Result<Vec<Option<Ranking>>> {
         let nothing = || Ok(vec![None; queries.len()]);
         let query_count =
             self.device.query_count.fetch_add(queries.len() as u64, Ordering::Relaxed);
@@ -88,7 +85,7 @@ impl VectorIndex {
 /// Returns the best `k` of the hits, or `None` if a row outside the hits may be among the best.
 /// `rest` is an upper bound on the scores of all rows outside the hits; `None` if there are no such
 /// rows.
-fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
+fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Ranking> {
     hits.sort_unstable();
     hits.truncate(k);
     let last = hits.last().map_or(f32::NEG_INFINITY, Hit::score);

@@ -14,11 +14,11 @@ use std::sync::atomic::{self, AtomicU32};
 use rayon::prelude::*;
 
 use super::{
-    BLOCK_ROWS, Hit, VectorError, VectorIndex,
+    BLOCK_ROWS, Hit, Result, Score, VectorError, VectorIndex,
     kernels::{BLOCK, Kernel, LANES, Lanes, Note, Panel, Test},
     quantized::{Block, CodedQuery, block_bytes},
 };
-use agent_kb::NodeId;
+use agent_kb::{NodeId, Ranking};
 
 /// Maximum number of queries compared with a block of rows at once. A larger batch is split, and
 /// all blocks are read again for each part.
@@ -97,25 +97,15 @@ impl Rows<'_> {
 struct Query<'a> {
     numbers: &'a [f32],
     coded: CodedQuery,
-    /// The largest `k`-th best score that any thread knows, as bits; see [`to_ordered`].
+    /// The largest `k`-th best score that any thread knows, as the bits of a
+    /// [`Score`].
     floor: AtomicU32,
 }
 
 impl Query<'_> {
     fn floor(&self) -> f32 {
-        from_ordered(self.floor.load(atomic::Ordering::Relaxed))
+        Score(self.floor.load(atomic::Ordering::Relaxed)).number()
     }
-}
-
-/// Converts a number to bits that, compared as whole numbers, have the order of the numbers. NaN is
-/// not supported.
-fn to_ordered(number: f32) -> u32 {
-    let bits = number.to_bits();
-    if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
-}
-
-fn from_ordered(bits: u32) -> f32 {
-    f32::from_bits(if bits >> 31 == 1 { bits & !(1 << 31) } else { !bits })
 }
 
 /// The best rows of one query so far, and rows that wait to be scored.
@@ -166,7 +156,7 @@ impl TopK {
                 floor = floor.max(worst.score());
             }
         }
-        query.floor.fetch_max(to_ordered(floor), atomic::Ordering::Relaxed);
+        query.floor.fetch_max(Score::new(floor).0, atomic::Ordering::Relaxed);
         self.waiting = waiting;
         self.waiting.clear();
     }
@@ -267,7 +257,7 @@ impl VectorIndex {
         queries: &[&[f32]],
         k: usize,
         filter: Option<&[NodeId]>,
-    ) -> Result<Vec<Vec<(NodeId, f32)>>, VectorError> {
+    ) -> Result<Vec<Ranking>> {
         queries.iter().try_for_each(|query| self.check_query(query))?;
         if let Some(nodes) = filter {
             if let Some(pair) = nodes.windows(2).find(|pair| pair[0] >= pair[1]) {
@@ -310,7 +300,7 @@ impl VectorIndex {
         for (place, numbers) in queries.iter().enumerate() {
             match kernel.and_then(|_| self.space.code_query(numbers)) {
                 Some(query) => {
-                    let floor = AtomicU32::new(to_ordered(f32::NEG_INFINITY));
+                    let floor = AtomicU32::new(Score::new(f32::NEG_INFINITY).0);
                     coded.push(Query { numbers, coded: query, floor });
                     places.push(place);
                 }
@@ -497,7 +487,7 @@ mod tests {
                                 .map(|numbers| Query {
                                     numbers,
                                     coded: index.space.code_query(numbers).unwrap(),
-                                    floor: AtomicU32::new(to_ordered(f32::NEG_INFINITY)),
+                                    floor: AtomicU32::new(Score::new(f32::NEG_INFINITY).0),
                                 })
                                 .collect();
                             let by_code = index.best_by_code(&coded, k, scope, kernel);
@@ -515,7 +505,7 @@ mod tests {
     #[test]
     fn order_of_bits_is_order_of_numbers() {
         let numbers = [f32::NEG_INFINITY, -2.0, -1e-45, 0.0, 1e-45, 1.0, f32::INFINITY];
-        assert!(numbers.map(to_ordered).is_sorted());
-        assert_eq!(numbers.map(to_ordered).map(from_ordered), numbers);
+        assert!(numbers.map(Score::new).is_sorted());
+        assert_eq!(numbers.map(Score::new).map(Score::number), numbers);
     }
 }

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::{
     CENTRE, CODES, FORMAT, HEADER_BYTES, MAX_DIM, MAX_FINGERPRINT_BYTES, PADDING, Precision,
-    TENSOR, VectorError, check_range, decode,
+    Result, TENSOR, VectorError, check_range, decode,
     kernels::BLOCK,
     quantized::{Space, block_bytes},
 };
@@ -51,7 +51,7 @@ impl VectorWriter {
         dim: usize,
         precision: Precision,
         embedder: &str,
-    ) -> Result<VectorWriter, VectorError> {
+    ) -> Result<VectorWriter> {
         check_range("length of a vector", dim as u64, 1, MAX_DIM as u64)?;
         let most = MAX_FINGERPRINT_BYTES as u64;
         check_range("length of the fingerprint", embedder.len() as u64, 0, most)?;
@@ -78,7 +78,7 @@ impl VectorWriter {
     /// # Errors
     /// [`VectorError::Dimension`] or [`VectorError::NotFinite`], with nothing appended;
     /// [`VectorError::OutOfRange`] if there are more rows than node ids; [`VectorError::Io`].
-    pub fn append(&mut self, rows: &Matrix) -> Result<(), VectorError> {
+    pub fn append(&mut self, rows: &Matrix) -> Result<()> {
         if rows.dim() != self.dim {
             return Err(VectorError::Dimension { expected: self.dim, got: rows.dim() });
         }
@@ -112,7 +112,7 @@ impl VectorWriter {
     ///
     /// # Errors
     /// [`VectorError::Io`]; a file that was at the path is then unchanged.
-    pub fn finish(mut self) -> Result<u64, VectorError> {
+    pub fn finish(mut self) -> Result<u64> {
         let path = self.path.clone();
         let failed = |source| VectorError::Io { path: path.clone(), source };
         let (n, dim) = (self.n_rows, self.dim as u64);
@@ -168,7 +168,7 @@ impl VectorWriter {
 
     /// Appends the codes of all rows to the file. The rows are the `len` bytes after the header.
     /// Returns the checksum of the codes.
-    fn write_codes(&mut self, space: &Space, len: usize) -> Result<blake3::Hash, VectorError> {
+    fn write_codes(&mut self, space: &Space, len: usize) -> Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new();
         if len == 0 {
             return Ok(hasher.finalize());
@@ -197,7 +197,7 @@ impl VectorWriter {
         Ok(hasher.finalize())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), VectorError> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let path = &self.path;
         self.file.write_all(bytes).map_err(|source| VectorError::Io { path: path.clone(), source })
     }
