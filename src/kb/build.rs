@@ -62,16 +62,7 @@ impl Interner {
             return Ok(id);
         }
         let (singular, plural) = kind;
-        if name.is_empty() || name.len() > MAX_LABEL_BYTES {
-            let bytes = name.len();
-            return Err(KbError::BadLabel { what: singular, bytes, limit: MAX_LABEL_BYTES });
-        }
-        // Field names are not checked: no program is generated from them.
-        if singular != FIELD && name.contains(is_control) {
-            let beginning: String = name.chars().take(SHOWN_CHARS).collect();
-            let shown = format!("{beginning:?}");
-            return Err(KbError::ControlInLabel { what: singular, shown });
-        }
+        check_label(singular, name, MAX_LABEL_BYTES)?;
         let too_many = KbError::TooMany { what: plural, limit: MAX_LABELS as u64 };
         let id = u16::try_from(self.names.len()).ok();
         let id = id.filter(|&id| usize::from(id) < MAX_LABELS).ok_or(too_many)?;
@@ -91,6 +82,20 @@ impl Interner {
         }
         (order.into_iter().map(|(name, _)| name.clone()).collect(), rank)
     }
+}
+
+/// Refuses a label that is empty, longer than `limit` bytes or, unless it names a field, holds a
+/// control character.
+fn check_label(what: &'static str, label: &str, limit: usize) -> Result<()> {
+    if label.is_empty() || label.len() > limit {
+        return Err(KbError::BadLabel { what, bytes: label.len(), limit });
+    }
+    // Field names may hold any character: no program is generated from them.
+    if what != FIELD && label.contains(is_control) {
+        let beginning: String = label.chars().take(SHOWN_CHARS).collect();
+        return Err(KbError::ControlInLabel { what, shown: format!("{beginning:?}") });
+    }
+    Ok(())
 }
 
 /// The keys of all nodes pushed so far.
@@ -225,14 +230,7 @@ impl KbWriter {
         text: &str,
         fields: &[(String, String)],
     ) -> Result<NodeId> {
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            let (bytes, limit) = (key.len(), MAX_KEY_BYTES);
-            return Err(KbError::BadLabel { what: "id", bytes, limit });
-        }
-        if key.contains(is_control) {
-            let shown = format!("{:?}", key.chars().take(SHOWN_CHARS).collect::<String>());
-            return Err(KbError::ControlInLabel { what: "id", shown });
-        }
+        check_label("id", key, MAX_KEY_BYTES)?;
         let had = self.keys.as_ref().map_or(0, |keys| keys.ends.len());
         if had != self.node_types.len() {
             return Err(KbError::MissingKeys);

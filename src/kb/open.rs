@@ -343,18 +343,19 @@ impl Kb {
 
     /// The nodes to which edges of one relation lead from `node`, ascending; all of them exist.
     pub(super) fn targets(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
-        self.known(self.out(node, relation))
+        self.known(self.row(&self.sections.out, node, relation))
     }
 
     /// The nodes from which edges of one relation lead to `node`, ascending; all of them exist.
     pub(super) fn sources(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
-        self.known(self.into(node, relation))
+        self.known(self.row(&self.sections.into, node, relation))
     }
 
     /// Number of neighbors that [`Kb::neighbors`] returns. O(1), except for `Any` if the node has
     /// edges both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
-        let (out, into) = (self.out(node, relation), self.into(node, relation));
+        let out = self.row(&self.sections.out, node, relation);
+        let into = self.row(&self.sections.into, node, relation);
         match direction {
             Direction::Out => out.len(),
             Direction::In => into.len(),
@@ -420,13 +421,10 @@ impl Kb {
         as_numbers(self.graph.get(range).unwrap_or_default())
     }
 
-    fn out(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
-        let rows = self.sections.out.get(relation.0 as usize);
-        rows.map_or(&[], |rows| rows.get(&self.graph, node))
-    }
-
-    fn into(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
-        let rows = self.sections.into.get(relation.0 as usize);
+    /// Returns the row of a node among those of a relation, of one of the two directions in
+    /// `sections`; the nodes in it may not exist.
+    fn row(&self, of_relations: &[Rows], node: NodeId, relation: RelationId) -> &[NodeId] {
+        let rows = of_relations.get(relation.0 as usize);
         rows.map_or(&[], |rows| rows.get(&self.graph, node))
     }
 
