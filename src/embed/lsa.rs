@@ -297,8 +297,7 @@ impl Embedder for LsaEmbedder {
     }
 
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
-        let matrix = Matrix::zeros(texts.len(), self.layout.dim)?;
-        let mut data = matrix.into_data();
+        let mut data = Matrix::zeros(texts.len(), self.layout.dim)?.into_data();
         data.par_chunks_mut(self.layout.dim * CHUNK_DOCUMENTS)
             .zip(texts.par_chunks(CHUNK_DOCUMENTS))
             .for_each(|(rows, texts)| {
