@@ -27,9 +27,9 @@ pub struct ExactMention {
 }
 
 /// A word of the text that is searched.
-struct Word<'a> {
+struct Word {
     range: Range<usize>,
-    folded: std::borrow::Cow<'a, str>,
+    folded: String,
     asks: bool,
     /// Whether the word has a digit, or a capital other than the first letter of the text.
     marked: bool,
@@ -45,14 +45,9 @@ impl EntityIndex {
             // Texts usually begin with a capital, so a capital first letter does not count.
             let capital = written.chars().skip(usize::from(at == 0)).any(char::is_uppercase);
             let marked = capital || written.chars().any(char::is_numeric);
-            Word {
-                asks: is_question_word(&folded),
-                marked,
-                folded: folded.into_owned().into(),
-                range,
-            }
+            Word { asks: is_question_word(&folded), marked, folded: folded.into_owned(), range }
         };
-        let words: Vec<Word<'_>> = name_words(text).take(MAX_WORDS).enumerate().map(word).collect();
+        let words: Vec<Word> = name_words(text).take(MAX_WORDS).enumerate().map(word).collect();
         let mut found: Vec<ExactMention> =
             (0..words.len()).flat_map(|start| self.mentions_from(text, &words, start)).collect();
         found.sort_by_key(|mention| (std::cmp::Reverse(mention.words.len()), mention.words.start));
@@ -70,7 +65,7 @@ impl EntityIndex {
     }
 
     /// Finds the mentions that start at the word `start`, shortest first.
-    fn mentions_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<ExactMention> {
+    fn mentions_from(&self, text: &str, words: &[Word], start: usize) -> Vec<ExactMention> {
         let mut found = Vec::new();
         let mut key = Key::of_words();
         for (n, word) in (1..=MAX_EXACT_WORDS).zip(words.iter().skip(start)) {
@@ -105,7 +100,7 @@ impl EntityIndex {
     /// The entry must have `n` words and must not be the initials of a name. If the entry is a
     /// symbol of one word, the mention must also be in quotation marks or contain a capital or a
     /// digit.
-    fn is_exact(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
+    fn is_exact(&self, entry: u32, n: usize, words: &[Word], quoted: bool) -> bool {
         let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
         let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);
         let own_case = quoted || flags & SYMBOL == 0 || n > 1 || words.iter().any(|w| w.marked);

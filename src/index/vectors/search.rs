@@ -97,8 +97,7 @@ impl Rows<'_> {
 struct Query<'a> {
     numbers: &'a [f32],
     coded: CodedQuery,
-    /// The largest `k`-th best score that any thread knows, as the bits of a
-    /// [`Score`].
+    /// The largest `k`-th best score that any thread knows, as the bits of a [`Score`].
     floor: AtomicU32,
 }
 
