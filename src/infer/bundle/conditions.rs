@@ -31,7 +31,7 @@ use crate::bundle::{
         excluded::{Excluded, is_named},
         phrases::{
             BEFORE_LIMITS, COMPARISONS, EXCEPT, FILLERS, GENERAL_DATES, JOINING, LIMITS, NEGATIONS,
-            NUMBERS, OR, ORDERS, OTHER_THAN,
+            NUMBERS, OR, ORDERS, OTHER_THAN, has,
         },
     },
     lexicon::stemmed,
@@ -156,12 +156,10 @@ struct Reader<'a> {
     wanted: Option<Vec<TypeId>>,
     /// Fields of dates and numbers.
     fields: Arc<Vec<Field>>,
-    found: Vec<Condition>,
+    /// The conditions so far, without texts.
+    found: Conditions,
     /// Ranges of positions in `words` that belong to conditions.
     used: Vec<Range<usize>>,
-    newest_first: Option<bool>,
-    excluded: Vec<Excluded>,
-    literals: Vec<Vec<String>>,
     /// Ranges of positions in `words` that word search leaves out.
     negated: Vec<Range<usize>>,
 }
@@ -184,8 +182,7 @@ impl Conditions {
         let rest = reader.without(&reader.used);
         let wanted = reader.without(&[&*reader.used, &*reader.negated].concat());
         let wanted = if name_words(&wanted).next().is_none() { text.to_owned() } else { wanted };
-        let Reader { found: all, newest_first, excluded, literals, .. } = reader;
-        Self { rest, wanted, all, newest_first, excluded, literals }
+        Self { rest, wanted, ..reader.found }
     }
 
     /// Removes all conditions; keeps the texts of the question.
@@ -317,16 +314,15 @@ impl Conditions {
 
 /// Whether a condition may begin with this word.
 fn may_begin(word: &str) -> bool {
-    let begins = |phrase: &[&str]| phrase.first() == Some(&word);
-    let limits = LIMITS.iter().chain(&COMPARISONS).map(|pair| pair.0);
-    let mut phrases =
-        limits.chain(ORDERS.iter().map(|pair| pair.0)).chain(OTHER_THAN).chain(EXCEPT);
-    NEGATIONS.contains(&word)
+    let limits = LIMITS.iter().chain(&COMPARISONS).map(|pair| pair.1);
+    let lists = limits.chain(ORDERS.map(|pair| pair.1)).chain([OTHER_THAN, EXCEPT]);
+    let mut phrases = lists.flat_map(|phrases| phrases.split(", "));
+    has(NEGATIONS, word)
         || ["no", "t", "between", "last", "first"].contains(&word)
         || MONTHS.contains(&word)
         || NUMBERS.contains(&word)
         || word.starts_with(|c: char| c.is_ascii_digit())
-        || phrases.any(begins)
+        || phrases.any(|phrase| phrase.split(' ').next() == Some(word))
 }
 
 fn date_or_year(text: &str) -> Option<String> {
@@ -422,35 +418,30 @@ impl<'a> Reader<'a> {
         let schema = Schema::of(base);
         let wanted = wanted(base, &schema, &words);
         let fields = fields_of(base);
-        let (found, used, newest_first, excluded, literals, negated) = Default::default();
-        Self {
-            base,
-            text,
-            words,
-            mentions,
-            schema,
-            wanted,
-            fields,
-            found,
-            used,
-            newest_first,
-            excluded,
-            literals,
-            negated,
-        }
+        let (found, used, negated) = Default::default();
+        Self { base, text, words, mentions, schema, wanted, fields, found, used, negated }
     }
 
-    fn is(&self, at: usize, phrase: &[&str]) -> bool {
-        let own = self.words.get(at..at + phrase.len()).unwrap_or_default();
-        own.len() == phrase.len()
-            && own
-                .iter()
-                .zip(phrase)
-                .all(|(word, wanted)| !word.is_in_name && word.folded == *wanted)
+    /// Whether a phrase begins at word `at`; no word of a name is part of it.
+    fn is(&self, at: usize, phrase: &str) -> bool {
+        phrase.split(' ').zip(at..).all(|(word, at)| self.is_any(at, word))
     }
 
-    fn is_any(&self, at: usize, of: &[&str]) -> bool {
-        of.iter().any(|one| self.is(at, &[one]))
+    /// Whether word `at` is one of `words` and in no name.
+    fn is_any(&self, at: usize, words: &str) -> bool {
+        self.words.get(at).is_some_and(|word| !word.is_in_name && has(words, &word.folded))
+    }
+
+    /// Returns the number of words of the first of `phrases` that begins at word `at`.
+    fn phrase_at(&self, at: usize, phrases: &str) -> Option<usize> {
+        let phrase = phrases.split(", ").find(|phrase| self.is(at, phrase))?;
+        Some(phrase.split(' ').count())
+    }
+
+    /// Returns the number of words of the first phrase of `table` that begins at word `at`, and
+    /// what it means.
+    fn meaning_at<T: Copy>(&self, at: usize, table: &[(T, &str)]) -> Option<(usize, T)> {
+        table.iter().find_map(|&(meaning, phrases)| Some((self.phrase_at(at, phrases)?, meaning)))
     }
 
     /// Returns the text between word `at` and the word before it; `None` at the ends.
@@ -466,7 +457,7 @@ impl<'a> Reader<'a> {
 
     /// Whether word `at` is the "t" of "n't".
     fn is_contracted(&self, at: usize) -> bool {
-        self.is(at, &["t"])
+        self.is(at, "t")
             && matches!(self.before(at), Some("'" | "\u{2019}"))
             && at > 0
             && self.words[at - 1].folded.ends_with('n')
@@ -478,14 +469,9 @@ impl<'a> Reader<'a> {
         self.is_cut(at)
             || self.words.get(at).is_none_or(|word| {
                 is_question_word(&word.folded)
-                    || [
-                        &FILLERS[..],
-                        &JOINING,
-                        &OR,
-                        &["and", "all", "only", "itself", "inclusive", "began"],
-                    ]
-                    .iter()
-                    .any(|of| self.is_any(at, of))
+                    || [FILLERS, JOINING, OR, "and all only itself inclusive began"]
+                        .iter()
+                        .any(|of| self.is_any(at, of))
             })
     }
 
@@ -498,14 +484,16 @@ impl<'a> Reader<'a> {
             if is_used || self.is_cut(place + 1) || self.words.get(place)?.is_in_name {
                 return None;
             }
-            let is_phrase = OTHER_THAN.iter().chain(&EXCEPT).any(|phrase| {
-                place + 1 >= phrase.len() && self.is(place + 1 - phrase.len(), phrase)
-            });
-            let is_negation = self.is_any(place, &NEGATIONS) || self.is(place, &["no"]);
+            let ends = |phrase: &str| {
+                let start = (place + 1).checked_sub(phrase.split(' ').count());
+                start.is_some_and(|start| self.is(start, phrase))
+            };
+            let is_phrase = [OTHER_THAN, EXCEPT].iter().any(|of| of.split(", ").any(ends));
+            let is_negation = self.is_any(place, NEGATIONS) || self.is(place, "no");
             if is_negation || is_phrase || self.is_contracted(place) {
                 return Some(n - 1);
             }
-            if self.is(place, &["but"]) {
+            if self.is(place, "but") {
                 return None;
             }
         }
@@ -519,7 +507,7 @@ impl<'a> Reader<'a> {
     fn limit_start(&self, at: usize) -> Option<usize> {
         let Some(n) = self.negated_before(at) else { return Some(at) };
         let start = at - n - 1;
-        let is_of_limit = (at - n..at).all(|place| self.is_any(place, &BEFORE_LIMITS));
+        let is_of_limit = (at - n..at).all(|place| self.is_any(place, BEFORE_LIMITS));
         is_of_limit.then(|| start - usize::from(self.is_contracted(start)))
     }
 
@@ -541,7 +529,7 @@ impl<'a> Reader<'a> {
         at: usize,
         after: usize,
         kind: Kind,
-        synonyms: &[(&str, &[&str])],
+        synonyms: &[(&str, &str)],
     ) -> Option<(usize, String)> {
         let kb = &self.base.kb;
         let name = |field: &Field| kb.field_names()[usize::from(field.id.0)].as_str();
@@ -583,13 +571,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether a word is a form of a word of the field's name, or one of its `synonyms`.
-    fn is_named(&self, field: &Field, word: &Word<'_>, synonyms: &[(&str, &[&str])]) -> bool {
+    fn is_named(&self, field: &Field, word: &Word<'_>, synonyms: &[(&str, &str)]) -> bool {
         let name = self.base.kb.field_names().get(usize::from(field.id.0));
         let own = name.map(|name| stemmed(&self.base.stems, name)).unwrap_or_default();
-        let is_of =
-            |row: &&(&str, &[&str])| own.iter().any(|own| *own == self.base.stems.stem(row.0));
+        let is_of = |row: &&(&str, &str)| own.iter().any(|own| *own == self.base.stems.stem(row.0));
         own.iter().any(|own| !is_question_word(own) && is_form(own, &word.stem))
-            || synonyms.iter().filter(is_of).any(|row| row.1.contains(&word.folded.as_ref()))
+            || synonyms.iter().filter(is_of).any(|row| has(row.1, &word.folded))
     }
 
     /// Whether a wanted type has this field.
@@ -631,15 +618,12 @@ impl<'a> Reader<'a> {
     /// Marks the words of a condition, and the words that join them to the question, so that
     /// [`Self::rest`] omits them.
     fn use_words(&mut self, mut start: usize, end: usize) {
-        while start > 0 && self.is_any(start - 1, &JOINING) {
+        while start > 0 && self.is_any(start - 1, JOINING) {
             start -= 1;
         }
         // A question that begins with a joining word keeps it.
-        let start = if start == 0 {
-            start + usize::from(self.is_any(0, &["which", "who", "what"]))
-        } else {
-            start
-        };
+        let start =
+            if start == 0 { start + usize::from(self.is_any(0, "which who what")) } else { start };
         self.used.push(start..end);
     }
 

@@ -30,28 +30,27 @@ const MAX_AFTER: usize = 4;
 impl Reader<'_> {
     /// Reads an absence that begins at word `at`; returns the position after it.
     pub(super) fn read_absence(&mut self, at: usize) -> Option<usize> {
-        if let Some(phrase) = OTHER_THAN.iter().find(|phrase| self.is(at, phrase)) {
-            return self.read_other_than(at, at + phrase.len());
+        if let Some(n) = self.phrase_at(at, OTHER_THAN) {
+            return self.read_other_than(at, at + n);
         }
         let is_short = self.is_contracted(at);
-        let phrase = EXCEPT.iter().find(|phrase| self.is(at, phrase));
-        let is_no = self.is(at, &["no"]);
-        let negates = is_short || is_no || phrase.is_some() || self.is_any(at, &NEGATIONS);
+        let phrase = self.phrase_at(at, EXCEPT);
+        let is_no = self.is(at, "no");
+        let negates = is_short || is_no || phrase.is_some() || self.is_any(at, NEGATIONS);
         // "Lack of energy" names a thing.
-        if !negates || self.is(at, &["lack", "of"]) {
+        if !negates || self.is(at, "lack of") {
             return None;
         }
-        let (start, next) =
-            (at - usize::from(is_short), at + phrase.map_or(1, |phrase| phrase.len()));
-        if self.is_any(next, &NOT_NEGATED) || self.is_said_in_passing(start, at) {
+        let (start, next) = (at - usize::from(is_short), at + phrase.unwrap_or(1));
+        if self.is_any(next, NOT_NEGATED) || self.is_said_in_passing(start, at) {
             return None;
         }
         if let Some((mention, between)) = self.name_after(next) {
             return self.read_absent(start, mention, &between);
         }
         let read = self.read_name_before(at, next).or_else(|| self.read_lack(start, next));
-        let negates_verb = self.is_any(at, &NEGATED_VERBS)
-            || at > 0 && (is_short || self.is(at, &["not"])) && self.is_any(at - 1, &BEFORE_VERBS);
+        let negates_verb = self.is_any(at, NEGATED_VERBS)
+            || at > 0 && (is_short || self.is(at, "not")) && self.is_any(at - 1, BEFORE_VERBS);
         if read.is_none() && !negates_verb {
             self.read_excluded(start, next);
         }
@@ -61,13 +60,13 @@ impl Reader<'_> {
     /// Whether the negation at word `at`, whose auxiliary is at `start`, excludes nothing: "I can't
     /// find a lamp", "why doesn't it turn on", "don't you have", "whether or not", "is there no".
     fn is_said_in_passing(&self, start: usize, at: usize) -> bool {
-        let before = |n: usize, of: &[&str]| start >= n && self.is_any(start - n, of);
-        let has_verb = start < at || before(1, &BEFORE_VERBS) || self.is_any(at, &NEGATED_VERBS);
-        let subject = ["i", "we", "you"];
-        has_verb && (before(1, &subject) || before(2, &subject))
-            || start < at && (start == 0 || before(1, &["why", "if", "how"]))
-            || self.is(at, &["not"]) && before(1, &["or"]) && before(2, &["whether"])
-            || self.is(at, &["no"]) && before(1, &["there"])
+        let before = |n: usize, of: &str| start >= n && self.is_any(start - n, of);
+        let has_verb = start < at || before(1, BEFORE_VERBS) || self.is_any(at, NEGATED_VERBS);
+        let subject = "i we you";
+        has_verb && (before(1, subject) || before(2, subject))
+            || start < at && (start == 0 || before(1, "why if how"))
+            || self.is(at, "not") && before(1, "or") && before(2, "whether")
+            || self.is(at, "no") && before(1, "there")
     }
 
     /// Finds the name that a negation excludes: the first name at or after word `at`. Also returns
@@ -89,12 +88,12 @@ impl Reader<'_> {
                 return (!is_cut_short && !is_number).then_some((mention, between));
             }
             // "Without interactions for hypertension" excludes interactions.
-            if self.is(next, &["for"]) && between.iter().any(|stem| self.schema.says(stem)) {
+            if self.is(next, "for") && between.iter().any(|stem| self.schema.says(stem)) {
                 return None;
             }
             let word = self.words.get(next).filter(|word| !word.is_in_name)?;
             let is_known = self.schema.says(&word.stem) || self.schema.is_synonym(&word.stem);
-            if !is_known && !self.is_any(next, &FILLERS) && !is_question_word(&word.folded) {
+            if !is_known && !self.is_any(next, FILLERS) && !is_question_word(&word.folded) {
                 return None;
             }
             between.push(word.stem.clone());
@@ -112,11 +111,12 @@ impl Reader<'_> {
         let is_wanted = |node: &NodeId| self.wanted_types().contains(&kb.node_type(*node));
         let Some(node) = mention.nodes.iter().find(|node| is_wanted(node)) else {
             // "Besides papers about radar" may mean "in addition to them".
-            let excludes = !self.is(start, &["besides"]);
+            let excludes = !self.is(start, "besides");
             return excludes.then(|| self.read_absent(start, mention, &between)).flatten();
         };
         let end = mention.words.end;
-        self.found.push(Condition::new("name", Operator::IsNot, vec![kb.name(*node).to_owned()]));
+        let name = kb.name(*node).to_owned();
+        self.found.all.push(Condition::new("name", Operator::IsNot, vec![name]));
         self.put_negated(start, end);
         Some(end)
     }
@@ -125,7 +125,7 @@ impl Reader<'_> {
     /// question has another name. Words after the negation state the relation.
     fn read_name_before(&mut self, at: usize, next: usize) -> Option<usize> {
         let mut from = at;
-        while from > 0 && self.is_any(from - 1, &TO_BE) && !self.is_cut(from) {
+        while from > 0 && self.is_any(from - 1, TO_BE) && !self.is_cut(from) {
             from -= 1;
         }
         let named = self.mentions.iter().find(|mention| mention.words.end == from)?;
@@ -138,18 +138,18 @@ impl Reader<'_> {
         let mut between = Vec::new();
         while let Some(word) = self.words.get(end).filter(|word| !word.is_in_name)
             && !self.is_cut(end)
-            && (self.schema.says(&word.stem) || self.is_any(end, &FILLERS))
+            && (self.schema.says(&word.stem) || self.is_any(end, FILLERS))
         {
             between.push(word.stem.clone());
             end += 1;
         }
         let field = self.absent_side(&mention, &between)?;
         let name = self.base.kb.name(*mention.nodes.first()?).to_owned();
-        self.found.push(Condition::new(field, Operator::IsNot, vec![name]));
+        self.found.all.push(Condition::new(field, Operator::IsNot, vec![name]));
         let mut start = mention.words.start;
         while start > 0
             && !self.is_cut(start)
-            && (self.is_any(start - 1, &FILLERS) || self.is_any(start - 1, &["where", "whom"]))
+            && (self.is_any(start - 1, FILLERS) || self.is_any(start - 1, "where whom"))
         {
             start -= 1;
         }
@@ -176,7 +176,7 @@ impl Reader<'_> {
         let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
         let mut end = mention.words.end;
         // One negation excludes a list of names, as in "not low, medium or high".
-        let next_in_list = |end: usize| match self.is_any(end, &OR) || self.is(end, &["and"]) {
+        let next_in_list = |end: usize| match self.is_any(end, OR) || self.is(end, "and") {
             true => self.mention_at(end + 1),
             false if self.before(end).is_some_and(|text| text.trim() == ",") => {
                 self.mention_at(end)
@@ -193,7 +193,7 @@ impl Reader<'_> {
         }
         let end = self.after_type(end, &mention).unwrap_or(end);
         if let Some(field) = field {
-            self.found.push(Condition::new(field, Operator::IsNot, values));
+            self.found.all.push(Condition::new(field, Operator::IsNot, values));
         }
         // A name of one word, such as "closed", also occurs in unrelated names, so it is excluded
         // only if it names a node of a wanted type.
@@ -208,15 +208,15 @@ impl Reader<'_> {
 
     /// Marks the words of a condition that excludes something, and "anything" before "except".
     fn put_negated(&mut self, start: usize, end: usize) {
-        let general = start > 0 && self.is_any(start - 1, &ANYTHING);
+        let general = start > 0 && self.is_any(start - 1, ANYTHING);
         self.use_words(start - usize::from(general), end);
-        self.put_literal(start, end, self.is_any(start, &IN_TITLES));
+        self.put_literal(start, end, self.is_any(start, IN_TITLES));
     }
 
     /// Reads the condition that nodes have no neighbour of a type, or no value of a field: "without
     /// a product".
     fn read_lack(&mut self, start: usize, mut at: usize) -> Option<usize> {
-        while self.is_any(at, &LACKING) {
+        while self.is_any(at, LACKING) {
             at += 1;
         }
         let stems: Vec<&String> = self.words.get(at..)?.iter().map(|word| &word.stem).collect();
@@ -242,12 +242,12 @@ impl Reader<'_> {
             .into_iter()
             .chain(fields)
             .find_map(|name| Some((name.to_owned(), spelled(name)?)))?;
-        let end = at + n + usize::from(self.is_any(at + n, &LACKING));
+        let end = at + n + usize::from(self.is_any(at + n, LACKING));
         // "No brand preference" does not say that a brand is missing.
         if !self.is_end(end) {
             return None;
         }
-        self.found.push(Condition::new(name, Operator::IsNot, vec!["*".to_owned()]));
+        self.found.all.push(Condition::new(name, Operator::IsNot, vec!["*".to_owned()]));
         self.use_words(start, end);
         Some(end)
     }
@@ -291,7 +291,7 @@ impl Reader<'_> {
         let own = stemmed(&self.base.stems, self.base.kb.type_name(kind));
         let starts = (end..end + MAX_AFTER).take_while(|&at| {
             let before = end..at;
-            before.into_iter().all(|at| self.is_any(at, &FILLERS))
+            before.into_iter().all(|at| self.is_any(at, FILLERS))
         });
         starts.into_iter().find_map(|at| {
             let is_said = |word: &&Word<'_>| own.iter().any(|own| is_form(own, &word.stem));

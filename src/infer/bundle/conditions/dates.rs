@@ -20,11 +20,11 @@ impl Reader<'_> {
 
     /// Reads "between 5 May and 7 May 2024", "from 2019 to 2021", "2018 through 2020", "1998-2002".
     fn read_span(&mut self, at: usize) -> Option<usize> {
-        let is_between = self.is(at, &["between"]);
-        let (from, next) = self.date_at(at + usize::from(is_between || self.is_any(at, &IN)))?;
+        let is_between = self.is(at, "between");
+        let (from, next) = self.date_at(at + usize::from(is_between || self.is_any(at, IN)))?;
         let joining = match is_between {
-            true => self.is(next, &["and"]).then_some(1),
-            false => TO.iter().find(|phrase| self.is(next, phrase)).map(|phrase| phrase.len()),
+            true => self.is(next, "and").then_some(1),
+            false => self.phrase_at(next, TO),
         };
         let joining = joining.or_else(|| self.is_hyphened(next).then_some(0))?;
         if self.negated_before(at).is_some() {
@@ -32,26 +32,20 @@ impl Reader<'_> {
         }
         let (to, end) = self.date_at(next + joining)?;
         let parts = [(Operator::AtLeast, vec![from.from]), (Operator::AtMost, vec![to.to])];
-        self.put_dates(at, end + usize::from(self.is(end, &["inclusive"])), parts)
+        self.put_dates(at, end + usize::from(self.is(end, "inclusive")), parts)
     }
 
     /// Reads "since 2020", "before March 2025", "no later than 2019".
     fn read_limit(&mut self, at: usize) -> Option<usize> {
-        let limits = LIMITS.iter().filter(|(phrase, _)| self.is(at, phrase));
-        let dated = |(phrase, operator): &(&[&str], Operator)| {
-            let next = at + phrase.len();
-            if self.is(next, &THE_END_OF) {
-                let operator = match operator {
-                    Operator::Less => Operator::AtMost,
-                    Operator::AtLeast => Operator::More,
-                    other => *other,
-                };
-                return Some((operator, self.date_at(next + THE_END_OF.len())?));
-            }
-            let start = THE_START_OF.iter().find(|start| self.is(next, start));
-            Some((*operator, self.date_at(next + start.map_or(0, |start| start.len()))?))
+        let (n, operator) = self.meaning_at(at, &LIMITS)?;
+        let (of_end, of_start) =
+            (self.phrase_at(at + n, THE_END_OF), self.phrase_at(at + n, THE_START_OF));
+        let operator = match operator {
+            Operator::Less if of_end.is_some() => Operator::AtMost,
+            Operator::AtLeast if of_end.is_some() => Operator::More,
+            other => other,
         };
-        let (operator, (span, end)) = limits.filter_map(dated).next()?;
+        let (span, end) = self.date_at(at + n + of_end.or(of_start).unwrap_or(0))?;
         let start = self.limit_start(at)?;
         let operator = if start < at { reversed(operator) } else { operator };
         let end = self.put_dates(at, end, [(operator, vec![limit(operator, span)])])?;
@@ -66,16 +60,14 @@ impl Reader<'_> {
         if self.negated_before(at).is_some() {
             return None;
         }
-        let has_word = self.is_any(at, &IN);
+        let has_word = self.is_any(at, IN);
         let (span, mut end) = self.date_at(at + usize::from(has_word))?;
-        if let Some((phrase, operator)) = AFTER_DATE.iter().find(|(phrase, _)| self.is(end, phrase))
-        {
-            let parts = [(*operator, vec![limit(*operator, span)])];
-            return self.put_dates(at, end + phrase.len(), parts);
+        if let Some((n, operator)) = self.meaning_at(end, &AFTER_DATE) {
+            return self.put_dates(at, end + n, [(operator, vec![limit(operator, span)])]);
         }
         let mut dates = vec![span];
         loop {
-            let next = end + usize::from(self.is_any(end, &["or", "and"]));
+            let next = end + usize::from(self.is_any(end, "or and"));
             let is_listed = has_word && (next > end || self.is_cut(end));
             match self.date_at(next).filter(|_| is_listed) {
                 Some((span, after)) => {
@@ -136,7 +128,7 @@ impl Reader<'_> {
         }
         let (start, field) = self.named_field(at, at, Kind::Date, &DATE_WORDS)?;
         for (operator, values) in parts {
-            self.found.push(Condition::new(field.clone(), operator, values));
+            self.found.all.push(Condition::new(field.clone(), operator, values));
         }
         self.use_words(start, end);
         Some(end)
@@ -144,9 +136,8 @@ impl Reader<'_> {
 
     /// Reads "newest", "most recently published", "the last paper", "oldest".
     pub(super) fn read_order(&mut self, at: usize) -> Option<usize> {
-        let phrase = ORDERS.iter().find(|(phrase, _)| self.is(at, phrase));
         let is_type = |at: usize| {
-            if self.is_any(at, &THINGS) {
+            if self.is_any(at, THINGS) {
                 return true;
             }
             let stem = self.words.get(at).map(|word| &word.stem);
@@ -155,10 +146,10 @@ impl Reader<'_> {
                 self.schema.meanings(stem).0.iter().any(|kind| wanted.contains(kind))
             })
         };
-        let (n, newest_first) = match phrase {
-            Some((phrase, newest_first)) => (phrase.len(), *newest_first),
-            None if self.is(at, &["last"]) && is_type(at + 1) => (1, true),
-            None if self.is(at, &["first"]) && is_type(at + 1) => (1, false),
+        let (n, newest_first) = match self.meaning_at(at, &ORDERS) {
+            Some(order) => order,
+            None if self.is(at, "last") && is_type(at + 1) => (1, true),
+            None if self.is(at, "first") && is_type(at + 1) => (1, false),
             None => return None,
         };
         if self.negated_before(at).is_some() {
@@ -167,9 +158,9 @@ impl Reader<'_> {
         self.fields.iter().find(|field| field.kind == Kind::Date && self.is_own(field))?;
         let is_dated = DATE_WORDS
             .iter()
-            .any(|(word, synonyms)| self.is(at + n, &[word]) || self.is_any(at + n, synonyms));
+            .any(|(word, synonyms)| self.is(at + n, word) || self.is_any(at + n, synonyms));
         let end = at + n + usize::from(is_dated);
-        self.newest_first = Some(newest_first);
+        self.found.newest_first = Some(newest_first);
         self.used.push(at..end);
         Some(end)
     }

@@ -18,7 +18,7 @@ use crate::bundle::conditions::{
     Reader,
     phrases::{
         BEFORE_LIMITS, COMPARISONS, EXCEPT, FILLERS, IN_TITLES, JOINING, LIMITS, NOT_NEGATED, OR,
-        OTHER_THAN,
+        OTHER_THAN, has,
     },
 };
 use agent_ground::words::{is_question_word, name_words};
@@ -71,12 +71,12 @@ impl Excluded {
         let words: Vec<_> = name_words(base.kb.name(node)).map(|pair| pair.1).collect();
         let is_negated = |at: usize| {
             let before = at.checked_sub(1).and_then(|at| words.get(at));
-            before.is_some_and(|word| word == "non" || IN_TITLES.contains(&word.as_ref()))
+            before.is_some_and(|word| word == "non" || has(IN_TITLES, word))
                 || words.get(at + 1).is_some_and(|word| word == "free")
         };
         let is_stem = |at: usize, stem: &String| base.stems.stem(&words[at]) == **stem;
-        let has = |stem| (0..words.len()).any(|at| is_stem(at, stem) && !is_negated(at));
-        self.stems.iter().all(has)
+        let is_said = |stem| (0..words.len()).any(|at| is_stem(at, stem) && !is_negated(at));
+        self.stems.iter().all(is_said)
     }
 
     /// Whether a neighbour of a node has the phrase in its name. Only neighbours of another type
@@ -105,19 +105,17 @@ impl Excluded {
 impl Reader<'_> {
     /// Reads the words that a negation at `start` excludes; they begin at or after word `at`.
     pub(super) fn read_excluded(&mut self, mut start: usize, mut at: usize) {
-        let is_kept = self.is_any(start, &IN_TITLES);
-        let takes_list = OTHER_THAN.iter().chain(&EXCEPT).any(|phrase| self.is(start, phrase))
-            || self.is_any(start, &["except", "excluding"]);
-        while self.excluded.len() < MAX_PHRASES {
-            while self.is_any(at, &FILLERS) && !self.is_cut(at) {
+        let is_kept = self.is_any(start, IN_TITLES);
+        let takes_list = [OTHER_THAN, EXCEPT].iter().any(|of| self.phrase_at(start, of).is_some())
+            || self.is_any(start, "except excluding");
+        while self.found.excluded.len() < MAX_PHRASES {
+            while self.is_any(at, FILLERS) && !self.is_cut(at) {
                 at += 1;
             }
             let from = at;
             while let Some(word) = self.words.get(at) {
                 let ends = is_question_word(&word.folded)
-                    || [&JOINING[..], &FILLERS, &NOT_NEGATED, &OR]
-                        .iter()
-                        .any(|of| self.is_any(at, of));
+                    || [JOINING, FILLERS, NOT_NEGATED, OR].iter().any(|of| self.is_any(at, of));
                 if ends || self.begins_limit(at) || self.is_cut(at) || at - from == MAX_WORDS {
                     break;
                 }
@@ -128,8 +126,8 @@ impl Reader<'_> {
             }
             self.exclude(from..at, true);
             self.put_literal(start, at, is_kept);
-            let is_listed = takes_list && self.is(at, &["and"]) && !self.is_any(at + 1, &FILLERS);
-            if !is_listed && !self.is_any(at, &OR) {
+            let is_listed = takes_list && self.is(at, "and") && !self.is_any(at + 1, FILLERS);
+            if !is_listed && !self.is_any(at, OR) {
                 return;
             }
             (start, at) = (at, at + 1);
@@ -139,9 +137,9 @@ impl Reader<'_> {
     /// Whether word `at` belongs to a limit or date, which is read as a condition of its own.
     fn begins_limit(&self, at: usize) -> bool {
         let mut limits = LIMITS.iter().chain(&COMPARISONS);
-        limits.any(|(phrase, _)| self.is(at, phrase))
-            || self.is_any(at, &BEFORE_LIMITS)
-            || self.is(at, &["between"])
+        limits.any(|(_, phrases)| self.phrase_at(at, phrases).is_some())
+            || self.is_any(at, BEFORE_LIMITS)
+            || self.is(at, "between")
             || self.words.get(at).is_some_and(|word| as_year(&word.folded).is_some())
     }
 
@@ -153,8 +151,8 @@ impl Reader<'_> {
         let text = &self.text[first.range.start..last.range.end];
         let Some(mut phrase) = Excluded::new(self.base, text) else { return };
         phrase.kinds = in_neighbors.then(|| self.schema.relations_meaning(KIND));
-        if self.excluded.len() < MAX_PHRASES && !self.excluded.contains(&phrase) {
-            self.excluded.push(phrase);
+        if self.found.excluded.len() < MAX_PHRASES && !self.found.excluded.contains(&phrase) {
+            self.found.excluded.push(phrase);
         }
     }
 
@@ -163,8 +161,8 @@ impl Reader<'_> {
     /// `is_kept`.
     pub(super) fn put_literal(&mut self, start: usize, end: usize, is_kept: bool) {
         let words = self.words.get(start..end).unwrap_or_default();
-        if self.literals.len() < MAX_PHRASES {
-            self.literals.push(words.iter().map(|word| word.folded.to_string()).collect());
+        if self.found.literals.len() < MAX_PHRASES {
+            self.found.literals.push(words.iter().map(|word| word.folded.to_string()).collect());
         }
         if !is_kept {
             self.negated.push(start..end);

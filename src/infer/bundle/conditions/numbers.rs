@@ -15,32 +15,29 @@ use agent_kb::{
 
 /// Words by which questions refer to fields of numbers: each entry holds a word in names of fields,
 /// and the synonyms of this word.
-const NUMBER_WORDS: [(&str, &[&str]); 2] = [
-    ("price", &["cost", "costs", "costing", "cheaper", "dollars", "bucks", "euros"]),
-    ("rating", &["rated", "stars"]),
-];
+const NUMBER_WORDS: [(&str, &str); 2] =
+    [("price", "cost costs costing cheaper dollars bucks euros"), ("rating", "rated stars")];
 
 impl Reader<'_> {
     /// Reads a comparison with a number that begins at word `at`; returns the position after it.
     pub(super) fn read_number(&mut self, at: usize) -> Option<usize> {
-        let before = COMPARISONS.iter().find(|(phrase, _)| self.is(at, phrase));
-        let first = at + before.map_or(0, |(phrase, _)| phrase.len());
+        let before = self.meaning_at(at, &COMPARISONS);
+        let first = at + before.map_or(0, |pair| pair.0);
         let (number, mut after) = self.number_at(first)?;
         let start = self.words.get(first)?.range.start;
-        let is_price = self.text[..start].ends_with(['$', '€', '£']) || self.is_any(after, &MONEY);
-        after += usize::from(self.is_any(after, &MONEY));
+        let is_price = self.text[..start].ends_with(['$', '€', '£']) || self.is_any(after, MONEY);
+        after += usize::from(self.is_any(after, MONEY));
         let mut unit = None;
         let operator = match before {
-            Some((_, operator)) => *operator,
+            Some((_, operator)) => operator,
             None => {
                 // A unit may come before the phrase, as in "4.5 stars or better".
-                let places = [after, after + 1].into_iter();
-                let (place, (phrase, operator)) = places
-                    .flat_map(|place| AFTER_NUMBER.iter().map(move |one| (place, one)))
-                    .find(|(place, (phrase, _))| self.is(*place, phrase))?;
-                after = place + phrase.len();
+                let mut places = [after, after + 1].into_iter();
+                let (place, (n, operator)) = places
+                    .find_map(|place| Some((place, self.meaning_at(place, &AFTER_NUMBER)?)))?;
+                after = place + n;
                 unit = place.checked_sub(1).filter(|unit| *unit > first);
-                *operator
+                operator
             }
         };
         let limit_start = self.limit_start(at)?;
@@ -61,13 +58,13 @@ impl Reader<'_> {
         };
         let (mut begin, field) = price.or_else(named)?;
         begin = begin.min(limit_start);
-        while begin > 0 && self.is_any(begin - 1, &PRICED) {
+        while begin > 0 && self.is_any(begin - 1, PRICED) {
             begin -= 1;
         }
         let own = stemmed(&self.base.stems, &field);
         let is_own = |word: &Word<'_>| own.iter().any(|own| is_form(own, &word.stem));
         let end = after + usize::from(self.words.get(after).is_some_and(is_own));
-        self.found.push(Condition::new(field, operator, vec![number.to_string()]));
+        self.found.all.push(Condition::new(field, operator, vec![number.to_string()]));
         self.use_words(begin, end);
         Some(end)
     }
@@ -83,7 +80,7 @@ impl Reader<'_> {
     /// number and the position after it.
     fn number_at(&self, at: usize) -> Option<(f64, usize)> {
         let word = self.words.get(at).filter(|word| !word.is_in_name)?;
-        if self.is_any(at + 1, &MULTIPLIERS) {
+        if self.is_any(at + 1, MULTIPLIERS) {
             return None;
         }
         if let Some(place) = NUMBERS.iter().position(|number| word.folded == *number) {
