@@ -380,6 +380,11 @@ impl Kb {
         &self.candidate_types
     }
 
+    /// The candidate types in the form that searches expect: empty if all types are candidates.
+    pub fn searched_types(&self) -> &[TypeId] {
+        if self.candidate_types.len() == self.types().len() { &[] } else { &self.candidate_types }
+    }
+
     /// The nodes that may be answers, ascending.
     pub fn candidates(&self) -> &[NodeId] {
         self.known_list(self.types().len(), self.section(SectionKind::Candidates))

@@ -30,12 +30,7 @@ pub const FUSION: Fusion = Fusion::of_scores(1, false);
 /// name is unknown or the baseline is weighted.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
-    let kb = &base.kb;
-    let kinds = kb.candidate_types();
-    let types = match kinds.len() == kb.types().len() {
-        true => "[]".to_owned(),
-        false => literals(kinds.iter().map(|&kind| kb.type_name(kind))),
-    };
+    let types = literals(base.kb.searched_types().iter().map(|&kind| base.kb.type_name(kind)));
     let search = |tool: &str| format!("{tool}(query, {types}, {DEPTH})");
     let [words, names, fields, vectors] =
         ["search", "search_with_names", "search_fields", "search_vectors"].map(search);

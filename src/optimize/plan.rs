@@ -339,8 +339,7 @@ fn render_metapaths(
 fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[NamedBranch<'_>]) {
     let types = match plan.target {
         Some(target) => literal(base.kb.type_name(target)),
-        None if base.kb.candidate_types().len() == base.kb.types().len() => "[]".to_owned(),
-        None => literals(base.kb.candidate_types().iter().map(|&kind| base.kb.type_name(kind))),
+        None => literals(base.kb.searched_types().iter().map(|&kind| base.kb.type_name(kind))),
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
     let _ = writeln!(out, "    let found = normalize(search_fields(query, {types}, {SEARCHED}));");

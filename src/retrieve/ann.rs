@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, check_query,
-    rank_explanation, rank_in_list,
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, rank_in_list,
 };
 use agent_embed::Embedder;
 use agent_index::{IndexError, IndexedBase, Part, ann::AnnIndex};
@@ -51,7 +50,7 @@ impl Retriever for Ann {
             self.index.search(&self.base.vectors, &vector, k).map_err(IndexError::from)?;
         let exact = match detail.explained_count {
             0 => Ranking::new(),
-            _ => self.base.search_vectors(query, candidate_types(&self.base), EXPLAINED)?,
+            _ => self.base.search_vectors(query, self.base.kb.searched_types(), EXPLAINED)?,
         };
         let explained = |position, node, score| {
             rank_explanation(NAME, position, score).with([

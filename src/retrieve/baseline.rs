@@ -9,7 +9,7 @@ use crate::{
 use agent_embed::Embedder;
 use agent_index::{IndexedBase, TextPart, terms::TermIndex};
 use agent_kb::{
-    Combine, NodeId, Scores, TypeId,
+    Combine, NodeId, Scores,
     answer::{Cell, Explanation},
 };
 
@@ -80,12 +80,6 @@ impl Baseline {
     }
 }
 
-/// Returns the candidate types for a search's type filter; empty if all types are candidates.
-pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
-    let types = base.kb.candidate_types();
-    if types.len() == base.kb.types().len() { &[] } else { types }
-}
-
 /// Returns the best `k` nodes of candidate types by a system, best first.
 ///
 /// # Errors
@@ -96,7 +90,7 @@ pub fn rank(
     query: &str,
     k: usize,
 ) -> Result<Ranking, RetrieveError> {
-    let types = candidate_types(base);
+    let types = base.kb.searched_types();
     Ok(match system {
         System::Bm25 => base.text.search(query, TextPart::Document, types, k),
         System::Bm25Names => base.text.search(query, TextPart::DocumentWithNames, types, k),

@@ -4,8 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, check_query,
-    rank_explanation, rank_in_list,
+    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, rank_in_list,
 };
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Scores, answer::Explanation};
@@ -65,7 +64,7 @@ impl Trained {
     /// encoder.
     fn lists(&self, query: &str) -> Result<[Ranking; 2], RetrieveError> {
         let base = &*self.base;
-        let (part, types) = (TextPart::DocumentWithNames, candidate_types(base));
+        let (part, types) = (TextPart::DocumentWithNames, base.kb.searched_types());
         let lexical = base.text.search(query, part, types, FUSED);
         Ok([lexical, self.encoder.search(base, query, FUSED)?])
     }

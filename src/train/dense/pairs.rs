@@ -236,9 +236,7 @@ pub(super) fn lexical_negatives(
     base: &IndexedBase,
     labelled: &[LabelledQuery],
 ) -> Vec<Vec<NodeId>> {
-    let kb = &base.kb;
-    let all = kb.candidate_types().len() == kb.types().len();
-    let types = if all { &[] } else { kb.candidate_types() };
+    let types = base.kb.searched_types();
     let negatives = |query: &LabelledQuery| {
         let k = HARD + query.answers.len();
         let found = base.text.search(&query.text, TextPart::DocumentWithNames, types, k);

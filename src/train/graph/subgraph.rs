@@ -87,8 +87,7 @@ pub(super) fn found(
     k: usize,
     variant: Variant,
 ) -> Result<Vec<(NodeId, f32)>, IndexError> {
-    let types = base.kb.candidate_types();
-    let types = if types.len() == base.kb.types().len() { &[] } else { types };
+    let types = base.kb.searched_types();
     match variant {
         Variant::Graph => Ok(base.text.search(query, TextPart::DocumentWithNames, types, k)),
         Variant::Qagnn => base.search_vectors(query, types, k),

@@ -10,7 +10,7 @@ use agent_index::{
     IndexError, IndexedBase, Part, TextPart,
     fields::{FieldIndex, FieldKind, FieldVectors},
 };
-use agent_kb::{NodeId, TypeId};
+use agent_kb::NodeId;
 
 /// Name that stands for the whole document in masks and in names of scorers.
 const DOCUMENT: &str = "document";
@@ -186,7 +186,7 @@ impl Scorers {
             (Measure::Dense, ..) if is_unknown => Ok(Vec::new()),
             (Measure::Lexical, None, ..) => {
                 let part = TextPart::DocumentWithNames;
-                Ok(self.base.text.search(query, part, self.types(), usize::MAX))
+                Ok(self.base.text.search(query, part, self.base.kb.searched_types(), usize::MAX))
             }
             (Measure::Dense, None, ..) => {
                 let nodes = self.base.kb.candidates();
@@ -199,12 +199,6 @@ impl Scorers {
             (Measure::Dense, Some((field, _)), _, Some(fields)) => fields.scores(field, vector),
             _ => Ok(Vec::new()),
         }
-    }
-
-    /// Candidate types, in the form that searches expect: empty for all types.
-    fn types(&self) -> &[TypeId] {
-        let types = self.base.kb.candidate_types();
-        if types.len() == self.base.kb.types().len() { &[] } else { types }
     }
 
     /// Returns the indexes of the scorers that a name in a mask refers to; empty for an unknown
