@@ -4,8 +4,9 @@ use safetensors::Dtype;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Record, Result, ValidationPoint,
-    epochs::{CheckpointInfo, Position, Task},
+    Record, Result,
+    adam::RowAdam,
+    epochs::{CheckpointInfo, State, Task},
 };
 use agent_index::{IndexError, arrays::Arrays};
 use agent_kb::NodeId;
@@ -16,32 +17,41 @@ const STATE: &str = "state";
 /// squared gradients.
 const NUMBERS: [&str; 4] = ["table", "best", "mean", "square"];
 
-/// State of training that a checkpoint holds.
-pub(super) struct CheckpointState {
-    pub(super) position: Position,
-    /// Number of steps of the optimizer Adam so far.
-    pub(super) steps: i32,
-    pub(super) curve: Vec<ValidationPoint>,
-    /// Current weights, weights with the best validation, and running means of gradients and of
-    /// squared gradients; all of equal length.
-    pub(super) numbers: [Vec<f32>; 4],
+/// Weights in training, with the state of the optimizer and the negatives.
+pub(super) struct Weights<T> {
+    /// Current weights.
+    pub(super) numbers: T,
+    pub(super) adam: RowAdam,
+    /// Weights at the best validation so far.
+    pub(super) best: Vec<f32>,
     /// For each labelled training query, the non-answers that negatives are drawn from.
     pub(super) negatives: Vec<Vec<NodeId>>,
 }
 
-/// Writes the checkpoint of a task; replaces an existing checkpoint atomically. `steps` is the
-/// number of steps of Adam, and `numbers` are as in [`CheckpointState`].
-pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
+impl<T: AsRef<[f32]>> Weights<T> {
+    /// Creates the weights before the first step.
+    pub(super) fn new(numbers: T, rate: f64, negatives: Vec<Vec<NodeId>>) -> Self {
+        let best = numbers.as_ref().to_vec();
+        Self { adam: RowAdam::new(best.len(), rate), numbers, best, negatives }
+    }
+
+    /// Keeps the current weights as the best.
+    pub(super) fn keep(&mut self) {
+        self.best.copy_from_slice(self.numbers.as_ref());
+    }
+}
+
+/// Writes the checkpoint of a task; replaces an existing checkpoint atomically.
+pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned, T: AsRef<[f32]>>(
     task: &Task<'_, S>,
     system: &str,
-    (position, steps): (&Position, i32),
-    curve: &[ValidationPoint],
-    numbers: [&[f32]; 4],
-    negatives: &[Vec<NodeId>],
+    state: &State<Weights<T>>,
 ) -> Result<()> {
-    let (settings, position) = (task.settings.clone(), position.clone());
-    let info = CheckpointInfo { settings, position, steps };
-    let record = Record::new(system, task.source, info, curve.to_vec());
+    let Weights { numbers, adam, best, negatives } = &state.weights;
+    let numbers = [numbers.as_ref(), best, &adam.mean, &adam.square];
+    let (settings, position) = (task.settings.clone(), state.position.clone());
+    let info = CheckpointInfo { settings, position, steps: adam.steps };
+    let record = Record::new(system, task.source, info, state.curve.clone());
     let mut bounds = vec![0u64];
     bounds.extend(negatives.iter().scan(0, |end, nodes| {
         *end += nodes.len() as u64;
@@ -61,28 +71,34 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// Reads the checkpoint of a task.
+/// Reads the checkpoint of a task that steps at `rate`; `fit` makes the current weights of the
+/// stored numbers, or returns `None` if their number is wrong.
 ///
 /// # Errors
 /// The errors of [`Task::read_checkpoint`]; [`TrainError::Index`] if the arrays cannot be read;
 /// [`TrainError::NoCheckpoint`] if their lengths do not match.
-pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned>(
+pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned, T>(
     task: &Task<'_, S>,
     system: &str,
-) -> Result<CheckpointState> {
+    rate: f64,
+    fit: impl FnOnce(Vec<f32>) -> Option<T>,
+) -> Result<State<Weights<T>>> {
     let record = task.read_checkpoint(system)?;
     let CheckpointInfo { position, steps, .. } = record.model;
     let arrays = Arrays::open(&task.checkpoint.join(STATE))?;
     let array = |name| Ok::<_, IndexError>(arrays.get::<f32>(name)?.as_slice().to_vec());
     let [first, best, mean, square] = NUMBERS;
-    let numbers = [array(first)?, array(best)?, array(mean)?, array(square)?];
+    let (numbers, best) = (array(first)?, array(best)?);
+    let (mean, square) = (array(mean)?, array(square)?);
     let (bounds, negatives) = (arrays.get::<u64>("bounds")?, arrays.get::<u32>("negatives")?);
     let n = task.train.len();
-    if numbers.iter().any(|array| array.len() != numbers[0].len())
-        || bounds.as_slice().len() != n + 1
-    {
+    let fits = [best.len(), mean.len(), square.len()] == [numbers.len(); 3]
+        && bounds.as_slice().len() == n + 1;
+    let Some(numbers) = fit(numbers).filter(|_| fits) else {
         return Err(task.no_checkpoint("it was written by another version"));
-    }
+    };
     let negatives = (0..n).map(|query| negatives.part(&bounds, query).to_vec()).collect();
-    Ok(CheckpointState { position, steps, curve: record.curve, numbers, negatives })
+    let adam = RowAdam { rate, steps, mean, square };
+    let weights = Weights { numbers, adam, best, negatives };
+    Ok(State { position, curve: record.curve, weights })
 }

@@ -9,11 +9,8 @@ use rayon::prelude::*;
 
 use crate::{
     Record, Result, TrainError, Watch,
-    adam::RowAdam,
     dense::{
-        ModelInfo, Settings,
-        checkpoint::{self, CheckpointState},
-        fuse,
+        ModelInfo, Settings, checkpoint, fuse,
         model::{SYSTEM, TrainedTable, embed_candidates},
         pairs::{
             Pairs, TrainingQuery, is_refreshed, lexical_negatives, validation_queries,
@@ -44,15 +41,8 @@ const FUSED: usize = 1_000;
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
-/// Weights in training, with the state of the optimizer and the negatives.
-struct Weights {
-    table: Table,
-    adam: RowAdam,
-    /// Numbers of the table at the best validation so far.
-    best: Vec<f32>,
-    /// For each labelled query, the non-answers that negatives are drawn from.
-    negatives: Vec<Vec<NodeId>>,
-}
+/// Weights in training: a row per stem.
+type Weights = checkpoint::Weights<Table>;
 
 /// Inputs of training, which do not change.
 struct Run<'a> {
@@ -81,8 +71,8 @@ pub fn train(
     stop: &AtomicBool,
 ) -> Result<Record<ModelInfo>> {
     let run = Run::new(task, Watch { report, stop })?;
-    let (Weights { table, best, .. }, curve) = learn(&run, task.resume)?;
-    let table = Table { dim: table.dim, numbers: best };
+    let (weights, curve) = learn(&run, task.resume)?;
+    let table = Table { dim: weights.numbers.dim, numbers: weights.best };
     let (weight, fused) = run.fuse(&table)?;
     let (settings, n_made) = (task.settings, run.pairs.queries.len() - run.pairs.n_labelled);
     let trained =
@@ -137,7 +127,7 @@ impl<'a> Run<'a> {
         };
         let queries: Vec<&Bag> = batch.iter().map(|entry| &entry.query).collect();
         let documents: Vec<&Bag> = documents.iter().collect();
-        weights.table.gradient(&queries, &documents, &is_hidden, temperature)
+        weights.numbers.gradient(&queries, &documents, &is_hidden, temperature)
     }
 
     /// Returns, for each labelled query, the nodes that the encoder ranks highest among those that
@@ -159,9 +149,7 @@ impl<'a> Run<'a> {
     /// weight, and the mean reciprocal ranks with this weight and with weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2])> {
         let base = self.task.base;
-        let kb = &base.kb;
-        let all = kb.candidate_types().len() == kb.types().len();
-        let types = if all { &[] } else { kb.candidate_types() };
+        let types = base.kb.searched_types();
         let rows = embed_candidates(base, &self.words, table);
         let ranks = |(bag, query): &(Bag, &LabelledQuery)| -> Vec<f64> {
             let part = TextPart::DocumentWithNames;
@@ -225,57 +213,40 @@ impl Trainer for Run<'_> {
         (self.watch.report)(preparing("negatives"));
         let negatives = lexical_negatives(base, train);
         self.watch.check_stop()?;
-        let adam = RowAdam::new(numbers.len(), settings.rate);
-        let table = Table { dim, numbers };
-        let best = table.numbers.clone();
-        let weights = Weights { table, adam, best, negatives };
+        let weights = Weights::new(Table { dim, numbers }, settings.rate, negatives);
         // The loss before training is the loss of the first batch.
         let loss = self.gradient(&weights, 0, 0).loss;
         Ok((weights, loss))
     }
 
     fn write(&self, state: &State<Weights>) -> Result<()> {
-        let State { position, curve, weights: Weights { table, adam, best, negatives } } = state;
-        let numbers = [&table.numbers[..], best, &adam.mean, &adam.square];
-        let progress = (position, adam.steps);
-        checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
+        checkpoint::write(self.task, SYSTEM, state)
     }
 
     fn read(&self) -> Result<State<Weights>> {
-        let CheckpointState {
-            position,
-            steps,
-            curve,
-            numbers: [numbers, best, mean, square],
-            negatives,
-        } = checkpoint::read(self.task, SYSTEM)?;
         let n = self.words.stems.len().max(1);
-        let dim = numbers.len() / n;
-        if n * dim != numbers.len() || dim == 0 {
-            return Err(self.task.no_checkpoint("it was written by another version"));
-        }
-        let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
-        let table = Table { dim, numbers };
-        let weights = Weights { table, adam, best, negatives };
-        Ok(State { position, curve, weights })
+        checkpoint::read(self.task, SYSTEM, self.task.settings.rate, |numbers| {
+            let dim = numbers.len() / n;
+            (n * dim == numbers.len() && dim > 0).then_some(Table { dim, numbers })
+        })
     }
 
     fn begin_epoch(&self, weights: &mut Weights, epoch: usize) -> Result<()> {
         let Settings { negatives, refresh, epochs, .. } = *self.task.settings;
         if is_refreshed(epoch, negatives, refresh, epochs) {
-            weights.negatives = self.own_negatives(&weights.table);
+            weights.negatives = self.own_negatives(&weights.numbers);
         }
         Ok(())
     }
 
     fn step(&self, weights: &mut Weights, epoch: usize, batch: usize) -> Result<f64> {
         let Gradient { loss, rows } = self.gradient(weights, epoch, batch);
-        weights.adam.descend(&mut weights.table.numbers, &rows);
+        weights.adam.descend(&mut weights.numbers.numbers, &rows);
         Ok(loss)
     }
 
     /// Ranks all candidates for each validation query.
-    fn validate(&self, Weights { table, .. }: &Weights) -> Result<f64> {
+    fn validate(&self, Weights { numbers: table, .. }: &Weights) -> Result<f64> {
         let base = self.task.base;
         let rows = embed_candidates(base, &self.words, table);
         let rank = |(bag, query): &(Bag, &LabelledQuery)| {
@@ -286,7 +257,7 @@ impl Trainer for Run<'_> {
     }
 
     fn keep(&self, weights: &mut Weights) {
-        weights.best.copy_from_slice(&weights.table.numbers);
+        weights.keep();
     }
 }
 

@@ -45,6 +45,12 @@ pub(super) struct Gradient {
     pub(super) rows: Vec<(u32, Vec<f64>)>,
 }
 
+impl AsRef<[f32]> for Table {
+    fn as_ref(&self) -> &[f32] {
+        &self.numbers
+    }
+}
+
 impl Table {
     fn row(&self, row: u32) -> &[f32] {
         &self.numbers[row as usize * self.dim..][..self.dim]

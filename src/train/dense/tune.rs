@@ -17,10 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Record, Result, TrainError, Watch,
-    adam::RowAdam,
     dense::{
-        Negatives,
-        checkpoint::{self, CheckpointState},
+        Negatives, checkpoint,
         fit::{preparing, reciprocal_rank},
         loss::{Contrast, contrast},
         pairs::{
@@ -158,15 +156,8 @@ impl BaseEncoder {
     }
 }
 
-/// Weights in training, with the state of the optimizer and the negatives.
-struct Weights {
-    numbers: Vec<f32>,
-    adam: RowAdam,
-    /// Weights at the best validation so far.
-    best: Vec<f32>,
-    /// For each labelled query, the non-answers that negatives are drawn from.
-    negatives: Vec<Vec<NodeId>>,
-}
+/// All weights of the encoder in training.
+type Weights = checkpoint::Weights<Vec<f32>>;
 
 /// Inputs of training, which do not change.
 struct Run<'a> {
@@ -382,9 +373,7 @@ impl Trainer for Run<'_> {
         let negatives = lexical_negatives(base, train);
         let numbers = self.encoder.parts.numbers().map_err(IndexError::from)?;
         self.watch.check_stop()?;
-        let adam = RowAdam::new(numbers.len(), settings.rate);
-        let best = numbers.clone();
-        let weights = Weights { numbers, adam, best, negatives };
+        let weights = Weights::new(numbers, settings.rate, negatives);
         (self.watch.report)(preparing("initial validation"));
         // The loss before training is the loss of the first batch.
         let variables = self.encoder.transformer().variables(&weights.numbers)?;
@@ -393,26 +382,13 @@ impl Trainer for Run<'_> {
     }
 
     fn write(&self, state: &State<Weights>) -> Result<()> {
-        let State { position, curve, weights: Weights { numbers, adam, best, negatives } } = state;
-        let numbers = [&numbers[..], best, &adam.mean, &adam.square];
-        let progress = (position, adam.steps);
-        checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
+        checkpoint::write(self.task, SYSTEM, state)
     }
 
     fn read(&self) -> Result<State<Weights>> {
-        let CheckpointState {
-            position,
-            steps,
-            curve,
-            numbers: [numbers, best, mean, square],
-            negatives,
-        } = checkpoint::read(self.task, SYSTEM)?;
-        if numbers.len() != self.encoder.runs.iter().map(|run| run.0).sum::<usize>() {
-            return Err(self.task.no_checkpoint("it was written by another version"));
-        }
-        let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
-        let weights = Weights { numbers, adam, best, negatives };
-        Ok(State { position, curve, weights })
+        let n = self.encoder.runs.iter().map(|run| run.0).sum::<usize>();
+        let fit = |numbers: Vec<f32>| (numbers.len() == n).then_some(numbers);
+        checkpoint::read(self.task, SYSTEM, self.task.settings.rate, fit)
     }
 
     fn begin_epoch(&self, weights: &mut Weights, epoch: usize) -> Result<()> {
@@ -453,7 +429,7 @@ impl Trainer for Run<'_> {
     }
 
     fn keep(&self, weights: &mut Weights) {
-        weights.best.copy_from_slice(&weights.numbers);
+        weights.keep();
     }
 }
 
