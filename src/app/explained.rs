@@ -54,14 +54,13 @@ impl Group<'_> {
     /// Groups queries by category, in the order of the bundle's categories. Leaves out categories
     /// without queries.
     pub fn all<'a>(explainer: &'a Explainer, explained: &[ExplainedQuery]) -> Vec<Group<'a>> {
-        let category_programs = explainer.category_programs().iter().enumerate();
-        let groups = category_programs.map(|(at, category_program)| {
+        let groups = explainer.categories().enumerate().map(|(at, category)| {
             let of_it = || explained.iter().filter(|explained| explained.category == at);
             let ranks: Vec<f32> = of_it().map(|explained| explained.reciprocal_rank).collect();
             Group {
-                name: &category_program.name,
-                source: category_program.program.source(),
-                id: category_program.program.id(),
+                name: &category.name,
+                source: category.program.source(),
+                id: category.program.id(),
                 n: ranks.len(),
                 mrr: mean(&ranks),
                 causes: causes(of_it().filter_map(|explained| explained.loss.as_ref())),

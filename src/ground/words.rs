@@ -245,6 +245,14 @@ pub fn one_line(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// Cuts a text to `max_chars` characters, with `mark` in place of the rest.
+pub fn cut(text: &str, max_chars: usize, mark: &str) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}{mark}", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Whether the pattern `\w` of the BM25 baseline matches the character: letters, numbers and `_`,
 /// but not the symbols that look like circled or squared letters, although Unicode calls those
 /// alphabetic.

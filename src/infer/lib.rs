@@ -51,7 +51,7 @@ use tracing::{Span, trace_span};
 
 use crate::{
     bundle::{
-        Bundle, Member, conditions::Conditions, cutoff::Cutoff, reading::Phrasings,
+        Bundle, Category, Member, conditions::Conditions, cutoff::Cutoff, reading::Phrasings,
         reranker::NodeFeatures, router::features,
     },
     join::{JoinedAnswer, QueryContext, join_with_features},
@@ -66,7 +66,9 @@ use agent_kb::{
 use agent_llm::RoleSpec;
 use agent_retrieve::{
     Answer, AssistFailure, Call, Detail, NodeExplanation, Ranking, RetrieveError, Retriever,
-    RoutedCategory, check_query, rank_explanation, rank_in_list, shortlist,
+    RoutedCategory, check_query,
+    eval::{AnswerRanks, Candidates, ScoreRule},
+    rank_explanation, rank_in_list, shortlist,
 };
 use agent_sandbox::{
     ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Param, RunResult,
@@ -247,6 +249,23 @@ impl Runtime {
         Ok(candidates)
     }
 
+    /// Ranks the default list of candidates for a query.
+    ///
+    /// # Errors
+    /// [`RetrieveError`] from the search for candidates.
+    pub fn default_ranking(&self, query: &str) -> Result<Ranking, RetrieveError> {
+        let candidates = self.candidates(query)?;
+        let n = candidates.len() as f32;
+        Ok(candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32)).collect())
+    }
+
+    /// Returns the reciprocal rank of the best ranked answer in a ranking, counting only nodes that
+    /// are candidates; 0 if no answer is ranked.
+    pub fn reciprocal_rank(&self, ranking: &Ranking, answers: &[NodeId]) -> f32 {
+        let candidates = Candidates::of_base(&self.base.kb);
+        AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
+    }
+
     /// Runs a program on one query; records its tool calls in `trace`.
     ///
     /// # Errors
@@ -375,14 +394,15 @@ impl ProgramCalls {
 
 /// A category with its compiled program.
 struct CategoryProgram {
-    name: String,
-    /// Short id of the program.
-    program: String,
-    description: String,
-    /// Whether prompts show only the name of the category, without `description`.
-    is_described_by_name: bool,
+    category: Category,
     compiled: CompiledProgram,
-    params: ParamValues,
+}
+
+impl CategoryProgram {
+    fn compile(runtime: &Runtime, category: Category) -> Result<Self, Failure> {
+        let compiled = runtime.compile(&category.program)?;
+        Ok(Self { category, compiled })
+    }
 }
 
 /// A run of one category's program.
@@ -434,17 +454,7 @@ impl BundleRetriever {
         let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
             .iter()
-            .map(|category| {
-                let compiled = runtime.compile(&category.program)?;
-                Ok(CategoryProgram {
-                    name: category.name.clone(),
-                    program: category.program.short_id().to_owned(),
-                    description: category.program.description().to_owned(),
-                    is_described_by_name: category.is_described_by_name(),
-                    compiled,
-                    params: category.params.clone(),
-                })
-            })
+            .map(|category| CategoryProgram::compile(&runtime, category.clone()))
             .collect();
         let name = format!("bundle {}", bundle.digest.get(..12).unwrap_or_default());
         let (cutoff, phrasings) = (bundle.cutoff.clone(), bundle.phrasings.clone());
@@ -501,28 +511,16 @@ impl BundleRetriever {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
         let offered: Vec<CategoryOption<'_>> = category_programs
-            .map(|one| CategoryOption {
-                name: &one.name,
-                description: (!one.is_described_by_name).then_some(one.description.as_str()),
+            .map(|CategoryProgram { category, .. }| CategoryOption {
+                name: &category.name,
+                description: (!category.is_described_by_name())
+                    .then_some(category.program.description()),
             })
             .collect();
         let base = self.runtime.base();
         let fields = self.fields.get_or_init(|| fields_text(base));
         let read = read_query(base, assistant, query, &offered, fields)?;
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
-    }
-
-    /// Ranks nodes with the program of one category; records the program's tool calls in `trace`.
-    fn rank(
-        &self,
-        category_program: &CategoryProgram,
-        query: &str,
-        trace: Option<&Trace>,
-    ) -> Result<Ranking, RetrieveError> {
-        self.runtime
-            .run(&category_program.compiled, &category_program.params, query, trace)?
-            .map(|outcome| outcome.ranking)
-            .map_err(|failure| failed(&failure, format!("{}: {failure}", category_program.name)))
     }
 }
 
@@ -536,6 +534,12 @@ fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B 
     });
     let found = found.unwrap_or_else(|| unreachable!("a scope ends after all that it spawned"));
     (own, found)
+}
+
+/// Ranks nodes in their order, with scores that fall from 1 in equal steps.
+pub(crate) fn in_order(nodes: &[NodeId]) -> Ranking {
+    let n = nodes.len();
+    nodes.iter().enumerate().map(|(at, &node)| (node, (n - at) as f32 / n as f32)).collect()
 }
 
 /// Converts the failure of a program into a query error: [`RetrieveError::Late`] after a deadline,
@@ -614,20 +618,16 @@ impl BundleRetriever {
     ) -> Result<CategoryRun<'_>, RetrieveError> {
         let category_program = &self.category_programs[category];
         let trace = (detail.explained_count > 0).then(Trace::default);
-        let ranking = self.rank(category_program, query, trace.as_ref())?;
+        let CategoryProgram { category: Category { name, params, .. }, compiled } =
+            category_program;
+        let ranking = self
+            .runtime
+            .run(compiled, params, query, trace.as_ref())?
+            .map_err(|failure| failed(&failure, format!("{name}: {failure}")))?
+            .ranking;
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
-        let kb = &self.runtime.base().kb;
-        let calls = ProgramCalls::new(kb, &category_program.name, calls);
+        let calls = ProgramCalls::new(&self.runtime.base().kb, name, calls);
         Ok(CategoryRun { category, category_program, probability, ranking, calls })
-    }
-
-    fn way(&self, run: &CategoryRun<'_>) -> RoutedCategory {
-        RoutedCategory {
-            category: run.category_program.name.clone(),
-            probability: run.probability,
-            program: run.category_program.program.clone(),
-            description: run.category_program.description.clone(),
-        }
     }
 
     /// Explains why the node is at position `at` of the joined ranking: its rank in each category,
@@ -643,7 +643,7 @@ impl BundleRetriever {
         let categories = runs.iter().map(|run| {
             let found = rank_in_list("category", &run.ranking, node);
             let probability = Explanation::new("probability", run.probability);
-            Explanation::new("category", run.category_program.name.as_str())
+            Explanation::new("category", run.category_program.category.name.as_str())
                 .with([probability])
                 .with(found.children)
         });
@@ -712,7 +712,16 @@ impl Retriever for BundleRetriever {
             }
             _ => Vec::new(),
         };
-        let route = runs.iter().map(|run| self.way(run)).collect();
+        let way = |run: &CategoryRun<'_>| {
+            let Category { name, program, .. } = &run.category_program.category;
+            RoutedCategory {
+                category: name.clone(),
+                probability: run.probability,
+                program: program.short_id().to_owned(),
+                description: program.description().to_owned(),
+            }
+        };
+        let route = runs.iter().map(way).collect();
         let first = joined.ranking.iter().take(detail.explained_count).enumerate();
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
@@ -732,6 +741,8 @@ impl Retriever for BundleRetriever {
 
     fn category(&self, query: &str) -> Result<Option<String>, RetrieveError> {
         let route = self.route(query)?;
-        Ok(route.first().map(|&(category, _)| self.category_programs[category].name.clone()))
+        Ok(route
+            .first()
+            .map(|&(category, _)| self.category_programs[category].category.name.clone()))
     }
 }

@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::{LinkedEntities, RequestBounds};
+use crate::{LinkedEntities, RequestBounds, in_order};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -28,8 +28,7 @@ use agent_kb::{
 };
 use agent_llm::{LlmError, RoleSpec};
 use agent_retrieve::{
-    Answer, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
-    rank_explanation,
+    Answer, Detail, NodeExplanation, RetrieveError, Retriever, check_query, rank_explanation,
 };
 use agent_tools::{Assistant, AssistantError};
 
@@ -123,7 +122,10 @@ pub fn write(
         return Ok(Prose::default());
     }
     let linked = LinkedEntities::link(base, question);
-    let shown = |(n, &node): (usize, &NodeId)| json!({"n": n, "text": text_of(base, &linked, node, question)});
+    let shown = |(n, &node): (usize, &NodeId)| {
+        let document = linked.candidate(node, question, DOCUMENT_CHARS);
+        json!({"n": n, "text": format!("name: {}\n{document}", base.kb.name(node))})
+    };
     let shown: Vec<Json> = (1..).zip(nodes).map(shown).collect();
     let ask = |prompt, inputs| assistant.json(ANSWER_ROLE.role(), prompt, inputs).map_err(failed);
     let reply = ask(WRITE, json!({"question": question, "nodes": shown}))?;
@@ -145,16 +147,6 @@ pub fn write(
         "question": question, "sentences": sentences, "nodes": of_cited.collect::<Vec<_>>(),
     });
     Ok(keep_confirmed(prose, &ask(CHECK, inputs)?))
-}
-
-/// Formats a node for a prompt: name, document, links and relations.
-fn text_of(
-    base: &IndexedBase,
-    linked: &LinkedEntities<'_>,
-    node: NodeId,
-    question: &str,
-) -> String {
-    format!("name: {}\n{}", base.kb.name(node), linked.candidate(node, question, DOCUMENT_CHARS))
 }
 
 fn failed(error: AssistantError) -> RetrieveError {
@@ -256,13 +248,9 @@ impl Retriever for CitedRetriever {
         let nodes: Vec<NodeId> = given.ranking().iter().map(|pair| pair.0).collect();
         let prose = write(&self.base, &self.assistant, query, &nodes, self.check)?;
         let cited = prose.cited();
-        let n = cited.len();
         let places = |node: &NodeId| nodes.iter().position(|other| other == node);
-        let ranking: Ranking = (0..)
-            .zip(&cited)
-            .take(k)
-            .map(|(at, &node)| (node, (n - at) as f32 / n as f32))
-            .collect();
+        let mut ranking = in_order(&cited);
+        ranking.truncate(k);
         let why =
             ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
                 let own = prose.sentences.iter().filter(|sentence| sentence.cites.contains(&node));

@@ -15,10 +15,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    RequestBounds,
+    RequestBounds, in_order,
     shown::{LinkedEntities, RELATION_CHARS},
 };
-use agent_ground::words::one_line;
+use agent_ground::words::{cut, one_line};
 use agent_index::{IndexedBase, Part};
 use agent_kb::{
     Kb, NodeId,
@@ -26,7 +26,7 @@ use agent_kb::{
 };
 use agent_llm::{LlmError, Message, Request, RoleSpec, prompts::PromptError};
 use agent_retrieve::{
-    Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, shortlist,
+    Answer, Detail, RetrieveError, Retriever, check_query, rank_explanation, shortlist,
 };
 use agent_tools::{
     Assistant, Kind, NodeFlow, Session, ToolCache, ToolError, ToolHost, ToolSpec, ToolkitScope,
@@ -59,6 +59,8 @@ const MAX_NAMED: usize = 100;
 const SHOWN_ITEMS: usize = 20;
 /// Maximum length of a result in a prompt, in characters.
 const RESULT_CHARS: usize = 2_000;
+/// What a cut text ends with.
+const CUT: &str = " [cut]";
 /// Name of the system.
 const NAME: &str = "react";
 /// Name of the prompt of the first turn; the next constant names the prompt of later turns.
@@ -100,15 +102,6 @@ struct Step {
     result: String,
     /// The result, to which later calls may refer; `None` if the call failed.
     value: Option<Value>,
-}
-
-/// Result of one query: the shortlist, the answers that the model named, and its tool calls.
-struct ReactResult {
-    shortlist: Vec<NodeId>,
-    /// The nodes that the model named as answers.
-    named: Vec<NodeId>,
-    /// The tool calls of the model.
-    steps: Vec<Step>,
 }
 
 impl React {
@@ -230,10 +223,10 @@ impl React {
             return Err(error.into());
         }
         let written: Vec<String> = args.iter().map(Json::to_string).collect();
-        let call = cut(&format!("{name}({})", written.join(", ")));
+        let call = cut(&format!("{name}({})", written.join(", ")), RESULT_CHARS, CUT);
         match result {
             Ok(value) => {
-                let result = cut(&describe(&self.base.kb, &value));
+                let result = cut(&describe(&self.base.kb, &value), RESULT_CHARS, CUT);
                 Ok(Step { call, result, value: Some(value) })
             }
             Err(
@@ -256,14 +249,6 @@ impl React {
             }
         }
         known
-    }
-
-    /// Computes the shortlist of at least `k` nodes and runs the turns.
-    fn run(&self, query: &str, k: usize) -> Result<ReactResult, RetrieveError> {
-        let query = check_query(query)?;
-        let shortlist = shortlist(&self.base, query, k.max(self.n_shown()))?;
-        let (named, steps) = self.run_turns(query, &shortlist)?;
-        Ok(ReactResult { shortlist, named, steps })
     }
 }
 
@@ -421,14 +406,6 @@ fn describe(kb: &Kb, value: &Value) -> String {
     }
 }
 
-/// Cuts a text to [`RESULT_CHARS`] characters.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(RESULT_CHARS) {
-        Some((at, _)) => format!("{} [cut]", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
 impl Retriever for React {
     fn name(&self) -> String {
         let llm_tools = if self.llm_tools { ":llm-tools" } else { "" };
@@ -437,13 +414,10 @@ impl Retriever for React {
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let ReactResult { shortlist, named, steps } = self.run(query, k)?;
-        let n = named.len();
-        let mut ranking: Ranking = named
-            .iter()
-            .enumerate()
-            .map(|(at, &node)| (node, (n - at) as f32 / n as f32))
-            .collect();
+        let query = check_query(query)?;
+        let shortlist = shortlist(&self.base, query, k.max(self.n_shown()))?;
+        let (named, steps) = self.run_turns(query, &shortlist)?;
+        let mut ranking = in_order(&named);
         let rest = shortlist.iter().filter(|node| !named.contains(node)).zip(1..);
         ranking.extend(rest.map(|(&node, behind)| (node, -(behind as f32))));
         ranking.truncate(k);

@@ -294,15 +294,13 @@ impl Retriever for Rerank {
 }
 
 /// Cuts an answer to `k` nodes and the requested detail.
-fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
+fn cut(mut answer: Answer, k: usize, detail: Detail) -> Answer {
     let mut ranking = answer.ranking().to_vec();
     ranking.truncate(k);
-    let (mut paths, mut words, mut why) =
-        (answer.paths.clone(), answer.words.clone(), answer.explanations.clone());
-    paths.truncate(k);
-    words.truncate(k);
-    why.truncate(detail.explained_count.min(k));
-    Answer { value: AnswerValue::nodes(ranking), paths, words, explanations: why, ..answer }
+    answer.paths.truncate(k);
+    answer.words.truncate(k);
+    answer.explanations.truncate(detail.explained_count.min(k));
+    Answer { value: AnswerValue::nodes(ranking), ..answer }
 }
 
 impl Rerank {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
+use agent_ground::words::cut;
 use agent_index::{IndexedBase, excerpt::text_about};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
@@ -71,11 +72,7 @@ pub(crate) struct LinkedEntities<'a> {
 
 /// Returns the name of a node, cut to [`NAME_CHARS`].
 pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
-    let name = base.kb.name(node);
-    match name.char_indices().nth(NAME_CHARS) {
-        Some((at, _)) => format!("{}...", &name[..at]),
-        None => name.to_owned(),
-    }
+    cut(base.kb.name(node), NAME_CHARS, "...")
 }
 
 /// Formats a step along a relation: `-has_brand->` as stored, `<-has_brand-` against it.

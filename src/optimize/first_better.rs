@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Event, Result, Run,
     category_programs::CategoryProgram,
-    trial::{default_ranking, largest, mean, reciprocal_rank},
+    trial::{largest, mean},
 };
 use agent_dataset::LabelledQuery;
 use agent_infer::Runtime;
@@ -105,11 +105,11 @@ fn baseline_ranks(runtime: &Runtime, query: &LabelledQuery) -> Result<BaselineRa
     let mut ranks = BaselineRanks::default();
     for (rank, system) in ranks.iter_mut().zip(System::ALL) {
         let found = match system {
-            System::Hybrid => default_ranking(runtime, &query.text),
+            System::Hybrid => runtime.default_ranking(&query.text),
             system => Baseline::new(runtime.base().clone(), system).retrieve(&query.text, DEPTH),
         };
         match found {
-            Ok(ranking) => *rank = reciprocal_rank(runtime, &ranking, &query.answers),
+            Ok(ranking) => *rank = runtime.reciprocal_rank(&ranking, &query.answers),
             Err(RetrieveError::EmptyQuery | RetrieveError::LongQuery(_)) => {}
             Err(error) => return Err(error.into()),
         }

@@ -15,7 +15,7 @@ use crate::{
     cutoff::{self, FOLDS},
     fallback, reading, reranker, route,
     sequential_test::SequentialTest,
-    trial::{Pool, TrialRanking, differences, generator, largest, mean, reciprocal_rank},
+    trial::{Pool, TrialRanking, differences, generator, largest, mean},
     verdict::{Standing, Verdict},
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
@@ -387,7 +387,7 @@ fn join_all<'a>(
 /// Returns the reciprocal rank of each ranking; the rankings are those of all queries of a pool.
 fn ranks_of(run: &Run<'_>, pool: &Pool, rankings: &[Ranking]) -> Vec<f32> {
     let rank = |(labelled, ranking): (&LabelledQuery, &Ranking)| {
-        reciprocal_rank(&run.trials.runtime, ranking, &labelled.answers)
+        run.trials.runtime.reciprocal_rank(ranking, &labelled.answers)
     };
     pool.queries.iter().zip(rankings).map(rank).collect()
 }

@@ -33,6 +33,7 @@ pub use assistant::{Assistant, AssistantError};
 pub use cache::ToolCache;
 pub use expand::FEEDBACK;
 pub use llm::unit_score;
+pub use lookup::split_step;
 pub use session::{Meter, QueryTermsCache, Session, ToolCall, Trace, Work};
 pub use spec::{ArgSpec, NodeFlow, Steps, ToolError, ToolSpec};
 pub use toolkit::{

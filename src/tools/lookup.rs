@@ -77,7 +77,7 @@ pub(super) fn nodes<'a>(base: &IndexedBase, nodes: &'a NodeSet) -> Result<&'a [N
 
 /// Splits a step such as `has_brand:out` into the name of its relation and its direction; `any`
 /// without a direction.
-pub(super) fn split_step(written: &str) -> (&str, &str) {
+pub fn split_step(written: &str) -> (&str, &str) {
     match written.rsplit_once(':') {
         Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
         _ => (written, "any"),

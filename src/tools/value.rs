@@ -110,6 +110,14 @@ impl Value {
         Self::Text(text.into())
     }
 
+    /// Returns the text, if the value is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Wraps a set of nodes.
     pub fn nodes(nodes: NodeSet) -> Self {
         Self::Nodes(Arc::new(nodes))
@@ -170,10 +178,7 @@ impl<'a> Args<'a> {
 
     /// Returns argument `index` as a list of texts.
     pub fn texts(&self, index: usize) -> Result<Vec<&'a str>, ToolError> {
-        self.list(index, Kind::Texts, |value| match value {
-            Value::Text(text) => Some(&**text),
-            _ => None,
-        })
+        self.list(index, Kind::Texts, Value::as_text)
     }
 
     /// Returns argument `index` as a finite number.

@@ -15,7 +15,7 @@ use agent_infer::{
     bundle::{Bundle, router::features},
     merged_routes, routes,
 };
-use agent_optimize::trial::{mean, reciprocal_rank};
+use agent_optimize::trial::mean;
 use agent_retrieve::{
     Ranking,
     eval::{Comparison, SEED, statistics},
@@ -166,15 +166,9 @@ impl Ground {
             let (ranking, usage, failed): (Ranking, _, _) =
                 match runtime.run(&compiled, params, &query.text, None)? {
                     Ok(outcome) => (outcome.ranking, outcome.usage, false),
-                    Err(failure) => {
-                        let candidates = runtime.candidates(&query.text)?;
-                        let n = candidates.len() as f32;
-                        let ranked = candidates.iter().enumerate();
-                        let ranking = ranked.map(|(at, &node)| (node, n - at as f32)).collect();
-                        (ranking, failure.usage, true)
-                    }
+                    Err(failure) => (runtime.default_ranking(&query.text)?, failure.usage, true),
                 };
-            let rank = reciprocal_rank(runtime, &ranking, &query.answers);
+            let rank = runtime.reciprocal_rank(&ranking, &query.answers);
             Ok(Answer { rank, tool_calls: usage.tool_calls, ms: usage.ms, failed })
         })
     }

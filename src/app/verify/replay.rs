@@ -20,10 +20,7 @@ use agent_infer::{
     bundle::{Bundle, CategoryScore, Member, router::features},
     join, merged_routes, parts, routes,
 };
-use agent_optimize::{
-    category_score,
-    trial::{mean, reciprocal_rank},
-};
+use agent_optimize::{category_score, trial::mean};
 use agent_retrieve::{Baseline, Ranking, Retriever, System};
 use agent_sandbox::{CompiledProgram, FailureKind, Origin};
 
@@ -179,16 +176,14 @@ fn answer(
                 failures.late += u64::from(failure.kind == FailureKind::Deadline);
                 failures.first.get_or_insert_with(|| format!("query {}: {failure}", query.id));
                 drop(failures);
-                let candidates = runtime.candidates(&query.text)?;
-                let n = candidates.len() as f32;
-                candidates.iter().enumerate().map(|(at, &id)| (id, n - at as f32)).collect()
+                runtime.default_ranking(&query.text)?
             }
         };
         rankings.insert(at, ranking);
     }
     let parts = parts(members, &routes, |at| rankings.get(&at));
     let joined = join(runtime.base(), &query.text, &parts, bundle.phrasings.as_ref())?;
-    let rank = reciprocal_rank(runtime, &joined, &query.answers);
+    let rank = runtime.reciprocal_rank(&joined, &query.answers);
     Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
 }
 
@@ -204,7 +199,7 @@ fn baselines(
             .par_iter()
             .map(|query| {
                 let ranking = baseline.retrieve(&query.text, BASELINE_DEPTH)?;
-                Ok(reciprocal_rank(runtime, &ranking, &query.answers))
+                Ok(runtime.reciprocal_rank(&ranking, &query.answers))
             })
             .collect::<anyhow::Result<Vec<f32>>>()?;
         ranks.insert(system.name(), of_queries);

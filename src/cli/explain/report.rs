@@ -103,7 +103,6 @@ impl Report<'_> {
             })
         };
         let categories: Vec<Value> = groups.iter().map(category).collect();
-        let category_programs = self.explainer.category_programs();
         let queries: Vec<PrintedQuery<'_>> = self
             .queries
             .iter()
@@ -111,9 +110,11 @@ impl Report<'_> {
             .map(|(query, explained)| PrintedQuery {
                 id: query.id,
                 query: &query.text,
-                category: category_programs
-                    .get(explained.category)
-                    .map_or("", |program| &program.name),
+                category: self
+                    .explainer
+                    .categories()
+                    .nth(explained.category)
+                    .map_or("", |category| &category.name),
                 reciprocal_rank: explained.reciprocal_rank,
                 loss: explained.loss.as_ref(),
                 within: explained.within.as_ref(),

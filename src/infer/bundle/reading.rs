@@ -504,10 +504,10 @@ impl Reading {
                 ranked.push((node, share));
             }
         }
-        let lacking = self.answers.iter().filter(|node| !answered.contains(node));
-        ranked.extend(lacking.map(|&node| (node, 0.505)));
-        let lacking = self.alternatives.iter().filter(|node| !answered.contains(node));
-        ranked.extend(lacking.map(|&node| (node, 0.255)));
+        for (nodes, score) in [(&self.answers, 0.505), (&self.alternatives, 0.255)] {
+            let lacking = nodes.iter().filter(|node| !answered.contains(node));
+            ranked.extend(lacking.map(|&node| (node, score)));
+        }
         if let Some(by_date) = &self.by_date {
             let n = by_date.len() as f32;
             let places: BTreeMap<NodeId, usize> = by_date.iter().copied().zip(0..).collect();

@@ -15,7 +15,7 @@ use crate::explain::{
 };
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId};
-use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry};
+use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry, split_step};
 
 /// Maximum number of consecutive metapaths that are followed back.
 const MAX_METAPATHS: usize = 6;
@@ -151,10 +151,7 @@ fn preference(lost: &LossPoint) -> (bool, usize, usize) {
 /// Returns the nodes from which the metapath of a call reaches one of `reached`; `None` if the call
 /// is not a metapath of known relations.
 pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
-    let text = |at: usize| match call.args.get(at) {
-        Some(Value::Text(text)) => Some(&**text),
-        _ => None,
-    };
+    let text = |at: usize| call.args.get(at).and_then(Value::as_text);
     let relation = |name: &str| base.kb.relation_id(name).map(|relation| vec![relation]);
     let all = || (0..base.kb.relations().len()).map(|at| RelationId(at as u16)).collect();
     let NodeFlow::Metapath(steps) = call.flow else { return None };
@@ -164,19 +161,11 @@ pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> 
         Steps::Path => {
             let written: Vec<&str> = match call.args.get(1)? {
                 Value::Text(step) => vec![step],
-                Value::List(steps) => steps
-                    .iter()
-                    .filter_map(
-                        |step| if let Value::Text(step) = step { Some(&**step) } else { None },
-                    )
-                    .collect(),
+                Value::List(steps) => steps.iter().filter_map(Value::as_text).collect(),
                 _ => return None,
             };
             let step = |written: &&str| {
-                let (name, direction) = written
-                    .rsplit_once(':')
-                    .filter(|pair| ["in", "out", "any"].contains(&pair.1))
-                    .unwrap_or((written, "any"));
+                let (name, direction) = split_step(written);
                 Some((relation(name)?, backwards(direction)))
             };
             written.iter().rev().map(step).collect::<Option<_>>()?

@@ -47,19 +47,16 @@ pub use crate::explain::{
     signals::{LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
 };
 use crate::{
-    ParamValues, Runtime,
-    bundle::{Bundle, Member, router::features},
+    CategoryProgram, ParamValues, Runtime,
+    bundle::{Bundle, Category, Member, router::features},
     explain::{flow::Flow, lost::Search},
     join, merged_routes, parts, routes,
 };
 use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet};
-use agent_retrieve::{
-    Ranking, RetrieveError,
-    eval::{AnswerRanks, Candidates, ScoreRule},
-};
-use agent_sandbox::{CompiledProgram, Failure, program::Program};
+use agent_retrieve::{Ranking, RetrieveError};
+use agent_sandbox::{Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
 /// Maximum length of a node's name in a reason, in characters.
@@ -134,7 +131,7 @@ pub struct Loss {
 pub struct ExplainedQuery {
     /// Index of the most probable category for the question.
     pub category: usize,
-    /// Reciprocal rank of the question's first correct answer, by [`AnswerRanks::reciprocal_rank`].
+    /// Reciprocal rank of the question's first correct answer, by [`Runtime::reciprocal_rank`].
     pub reciprocal_rank: f32,
     /// The loss, if no correct answer is at rank 1.
     pub loss: Option<Loss>,
@@ -142,17 +139,6 @@ pub struct ExplainedQuery {
     pub within: Option<Loss>,
     /// The tool calls of the most probable category's program, at most 200.
     pub calls: Vec<ToolCall>,
-}
-
-/// A category with its compiled program.
-#[derive(Debug)]
-pub struct CategoryProgram {
-    /// Name of the category.
-    pub name: String,
-    /// The program.
-    pub program: Program,
-    params: ParamValues,
-    compiled: CompiledProgram,
 }
 
 /// Explains the losses of a program or a bundle.
@@ -178,8 +164,14 @@ impl Explainer {
         program: &Program,
         params: ParamValues,
     ) -> Result<Self, Failure> {
-        let name = program.category().unwrap_or_default();
-        let category_program = CategoryProgram::new(&runtime, name, program, params)?;
+        let category = Category {
+            name: program.category().unwrap_or_default().to_owned(),
+            program: program.clone(),
+            params,
+            proposed_by: String::new(),
+            validation: None,
+        };
+        let category_program = CategoryProgram::compile(&runtime, category)?;
         Ok(Self { runtime, category_programs: vec![category_program], routing: None })
     }
 
@@ -188,24 +180,18 @@ impl Explainer {
     /// # Errors
     /// Fails if a program does not compile.
     pub fn for_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
-        let category_program = |category: &crate::bundle::Category| {
-            CategoryProgram::new(
-                &runtime,
-                &category.name,
-                &category.program,
-                category.params.clone(),
-            )
-        };
-        let category_programs =
-            bundle.categories.iter().map(category_program).collect::<Result<_, _>>()?;
+        let categories = bundle.categories.iter().cloned();
+        let category_programs = categories
+            .map(|category| CategoryProgram::compile(&runtime, category))
+            .collect::<Result<_, _>>()?;
         let routing = Some((bundle.clone(), bundle.members()));
         Ok(Self { runtime, category_programs, routing })
     }
 
-    /// Returns the categories with their programs; [`ExplainedQuery::category`] is an index into
-    /// this list.
-    pub fn category_programs(&self) -> &[CategoryProgram] {
-        &self.category_programs
+    /// Returns the categories with their programs; [`ExplainedQuery::category`] is the position of
+    /// one of them.
+    pub fn categories(&self) -> impl Iterator<Item = &Category> {
+        self.category_programs.iter().map(|category_program| &category_program.category)
     }
 
     /// Answers a question and explains where its answers were lost. As in optimization, the default
@@ -236,7 +222,7 @@ impl Explainer {
             }
             None => runs.first().map(|run| run.ranking.clone()).unwrap_or_default(),
         };
-        let reciprocal_rank = self.reciprocal_rank(&ranking, answers);
+        let reciprocal_rank = self.runtime.reciprocal_rank(&ranking, answers);
         let calls = trace.take();
         let mut explained =
             ExplainedQuery { category, reciprocal_rank, loss: None, within: None, calls };
@@ -260,26 +246,14 @@ impl Explainer {
         query: &str,
         trace: Option<&Trace>,
     ) -> Result<ProgramOutcome, RetrieveError> {
-        match self.runtime.run(
-            &category_program.compiled,
-            &category_program.params,
-            query,
-            trace,
-        )? {
-            Ok(outcome) => Ok(ProgramOutcome { ranking: outcome.ranking, failure: None }),
+        let CategoryProgram { category: Category { params, .. }, compiled } = category_program;
+        Ok(match self.runtime.run(compiled, params, query, trace)? {
+            Ok(outcome) => ProgramOutcome { ranking: outcome.ranking, failure: None },
             Err(failure) => {
-                let candidates = self.runtime.candidates(query)?;
-                let n = candidates.len() as f32;
-                let ranked = candidates.iter().enumerate();
-                let ranking = ranked.map(|(at, &node)| (node, n - at as f32)).collect();
-                Ok(ProgramOutcome { ranking, failure: Some(failure) })
+                let ranking = self.runtime.default_ranking(query)?;
+                ProgramOutcome { ranking, failure: Some(failure) }
             }
-        }
-    }
-
-    fn reciprocal_rank(&self, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-        let candidates = Candidates::of_base(&self.runtime.base().kb);
-        AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
+        })
     }
 
     /// Returns the loss if the program of the most probable category failed.
@@ -303,7 +277,7 @@ impl Explainer {
         answers: &[NodeId],
     ) -> Option<Loss> {
         let ranking = &runs.get(explained.category)?.ranking;
-        if self.reciprocal_rank(ranking, answers) >= 1.0 {
+        if self.runtime.reciprocal_rank(ranking, answers) >= 1.0 {
             return None;
         }
         let (base, now) = (self.runtime.base(), explained.reciprocal_rank);
@@ -320,13 +294,13 @@ impl Explainer {
     ) -> Option<Loss> {
         self.routing.as_ref()?;
         let now = explained.reciprocal_rank;
-        let ranks = runs.iter().map(|run| self.reciprocal_rank(&run.ranking, answers));
+        let ranks = runs.iter().map(|run| self.runtime.reciprocal_rank(&run.ranking, answers));
         let (at, best) = ranks
             .enumerate()
             .fold((0, now), |best, (at, rank)| if rank > best.1 { (at, rank) } else { best });
         let better = self.category_programs.get(at).filter(|_| best > now)?;
         let place = (1.0 / best).round();
-        let name = one_line(&better.name);
+        let name = one_line(&better.category.name);
         let why = if at == explained.category {
             format!(
                 "its own program alone has an answer at rank {place}; the others add wrong nodes"
@@ -341,18 +315,6 @@ impl Explainer {
             gain: f64::from(best - now),
             why,
         })
-    }
-}
-
-impl CategoryProgram {
-    fn new(
-        runtime: &Runtime,
-        name: &str,
-        program: &Program,
-        params: ParamValues,
-    ) -> Result<Self, Failure> {
-        let compiled = runtime.compile(program)?;
-        Ok(Self { name: name.to_owned(), program: program.clone(), params, compiled })
     }
 }
 

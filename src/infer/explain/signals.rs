@@ -12,6 +12,7 @@ use crate::explain::{
     lost::starts,
     order::{weights, weights_in},
 };
+use agent_ground::words::cut;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet};
 use agent_retrieve::Ranking;
@@ -364,7 +365,7 @@ impl Reader<'_> {
         };
         Some(match arg {
             Value::Text(text) if **text == *self.query => "query".to_owned(),
-            Value::Text(text) => literal(&cut(text)),
+            Value::Text(text) => literal(&cut(text, TEXT_CHARS, "..")),
             Value::Int(number) => number.to_string(),
             Value::Float(number) => rounded(*number),
             Value::Bool(truth) => truth.to_string(),
@@ -375,7 +376,7 @@ impl Reader<'_> {
             }
             Value::List(items) => {
                 let item = |item: &Value| match item {
-                    Value::Text(text) => literal(&cut(text)),
+                    Value::Text(text) => literal(&cut(text, TEXT_CHARS, "..")),
                     Value::Int(number) => number.to_string(),
                     other => of(other),
                 };
@@ -432,13 +433,6 @@ fn spread(signal: &Signal) -> f32 {
 
 fn rounded(number: f64) -> String {
     format!("{}", (number * 1000.0).round() / 1000.0)
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(TEXT_CHARS) {
-        Some((at, _)) => format!("{}..", &text[..at]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

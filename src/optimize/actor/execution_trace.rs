@@ -16,7 +16,7 @@ use std::fmt::Write;
 
 use crate::{Result, wording::Wording};
 use agent_dataset::LabelledQuery;
-use agent_ground::words::one_line;
+use agent_ground::words::{self, one_line};
 use agent_infer::{
     ParamValues, Runtime,
     explain::{Kind, LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
@@ -278,11 +278,7 @@ pub(super) fn whole_lines(text: &str, chars: usize) -> String {
 
 /// Joins a text into one line and cuts it to `chars` characters, with `..` in place of the rest.
 pub(super) fn cut(text: &str, chars: usize) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(chars) {
-        Some((at, _)) => format!("{}..", &line[..at]),
-        None => line,
-    }
+    words::cut(&one_line(text), chars, "..")
 }
 
 #[cfg(test)]

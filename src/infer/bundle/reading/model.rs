@@ -105,6 +105,14 @@ fn bits(of: &[u64], at: u16) -> u64 {
     of.get(usize::from(at)).copied().unwrap_or(0)
 }
 
+/// Returns the words that the types and relations of a metapath have together.
+fn words_of(metapath: &Metapath, of_types: &[u64], of_relations: &[u64]) -> u64 {
+    let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
+    let types = types.map(|kind| bits(of_types, kind.0));
+    let relations = metapath.steps.iter().map(|step| bits(of_relations, step.0.0));
+    types.chain(relations).fold(0, |all, own| all | own)
+}
+
 impl<'a> Model<'a> {
     pub(super) fn new(
         base: &'a IndexedBase,
@@ -214,18 +222,12 @@ impl<'a> Model<'a> {
 
     /// Returns the words that are forms of the names of a metapath's types and relations.
     fn names_of(&self, metapath: &Metapath) -> u64 {
-        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-        let types = types.map(|kind| bits(&self.of_types, kind.0));
-        let relations = metapath.steps.iter().map(|step| bits(&self.of_relations, step.0.0));
-        types.chain(relations).fold(0, |all, own| all | own)
+        words_of(metapath, &self.of_types, &self.of_relations)
     }
 
     /// Returns the words that are synonyms of a metapath's types and relations.
     fn synonyms_of(&self, metapath: &Metapath) -> u64 {
-        let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
-        let types = types.map(|kind| bits(&self.type_synonyms, kind.0));
-        let relations = metapath.steps.iter().map(|step| bits(&self.relation_synonyms, step.0.0));
-        types.chain(relations).fold(0, |all, own| all | own)
+        words_of(metapath, &self.type_synonyms, &self.relation_synonyms)
     }
 
     /// Counts the steps whose relation a word of the question excludes.
