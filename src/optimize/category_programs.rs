@@ -80,8 +80,7 @@ impl CategoryProgram {
 
     /// Returns the origin of the program, without its parent.
     pub(super) fn origin(&self, change: &str) -> Origin {
-        let (proposed_by, change) = (self.proposed_by.clone(), change.to_owned());
-        Origin { proposed_by, change, parent: None }
+        Origin::new(&self.proposed_by, change, None)
     }
 
     /// Returns the program's summed reciprocal rank on `queries` (positions of training queries).

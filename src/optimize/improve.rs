@@ -316,7 +316,7 @@ impl Run<'_> {
             program = Program::new(&headed(program.source(), header));
         }
         let proposed_by = format!("{SEARCH}:{}", operator.name());
-        let origin = Origin { proposed_by, change, parent: Some(parent.program.id().to_owned()) };
+        let origin = Origin::new(&proposed_by, &change, Some(&parent.program));
         let child = Child { plan: Some(plan), program, params: parent.params, origin };
         self.measure(child, target, &mut state.archive).map(Some)
     }

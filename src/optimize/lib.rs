@@ -549,8 +549,7 @@ impl Run<'_> {
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
-        let own = || Ok::<_, JournalError>((identity.clone(), Vec::new()));
-        let stored = self.trials.journal.step("run", "identity", own)?;
+        let stored = self.trials.journal.step("run", "identity", &identity)?;
         if stored == identity {
             return Ok(());
         }

@@ -37,11 +37,7 @@ impl Run<'_> {
         let mut plans = discover::shortlist(&metapaths, n, min_support(n), SHORTLISTED);
         let everywhere = (0..n).map(|query| (query, 0.0)).collect();
         plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
-        let origin = Origin {
-            proposed_by: SEARCH.to_owned(),
-            change: "composed from mined metapaths".to_owned(),
-            parent: None,
-        };
+        let origin = Origin::new(SEARCH, "composed from mined metapaths", None);
         let mut archive = Archive::default();
         let mut worths: Vec<discover::Worth> = Vec::new();
         for (at, (plan, supported)) in plans.iter().enumerate() {
@@ -132,11 +128,7 @@ impl Run<'_> {
         if params == start {
             return Ok(());
         }
-        let origin = Origin {
-            proposed_by: "tuner".to_owned(),
-            change: "tuned parameters".to_owned(),
-            parent: Some(program.id().to_owned()),
-        };
+        let origin = Origin::new("tuner", "tuned parameters", Some(&program));
         let mut tuned = self.category_program(plan, program, params, part, &origin)?;
         (tuned.proposed_by, tuned.name) = (proposed_by, name);
         self.accept(category, tuned, queries, &origin).map(|_| ())

@@ -18,11 +18,7 @@ use tracing::debug_span;
 use crate::{OptimizeError, Result, asks::asks, journal::Journal};
 use agent_dataset::LabelledQuery;
 use agent_infer::{ParamValues, Runtime};
-use agent_kb::NodeId;
-use agent_retrieve::{
-    Ranking, RetrieveError,
-    eval::{AnswerRanks, Candidates, ScoreRule},
-};
+use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
 
 /// Kind of journal steps that store a [`Trial`].
@@ -57,6 +53,14 @@ pub struct Origin {
     pub change: String,
     /// Id of the program that was changed into this one, if any.
     pub parent: Option<String>,
+}
+
+impl Origin {
+    /// Creates the origin of a program that was made from `parent`, if any.
+    pub(crate) fn new(proposed_by: &str, change: &str, parent: Option<&Program>) -> Self {
+        let parent = parent.map(|parent| parent.id().to_owned());
+        Self { proposed_by: proposed_by.to_owned(), change: change.to_owned(), parent }
+    }
 }
 
 /// A trial of a program on queries of a pool, as the journal stores it.
@@ -145,13 +149,6 @@ pub trait Evaluators: Sync {
     ) -> Result<Vec<TrialRanking>>;
 }
 
-/// Returns the reciprocal rank of the best ranked answer in a ranking, counting only nodes that are
-/// candidates; 0 if no answer is ranked.
-pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
-    let candidates = Candidates::of_base(&runtime.base().kb);
-    AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
-}
-
 /// Returns the key of a trial's journal step: a digest of all inputs on which the result depends.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
     digest(&format!("{} {params:?} {} {queries:?}", program.id(), pool.digest))
@@ -160,13 +157,6 @@ fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) 
 /// Creates the error for a program that does not compile or run.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
-}
-
-/// Returns a ranking of the default list of candidates for a query's text.
-pub(crate) fn default_ranking(runtime: &Runtime, text: &str) -> Result<Ranking, RetrieveError> {
-    let candidates = runtime.candidates(text)?;
-    let n = candidates.len() as f32;
-    Ok(candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32)).collect())
 }
 
 /// Runs a program in this process on queries of a pool and returns its rankings, in the order of
@@ -188,7 +178,7 @@ fn rankings(
         check_stop(stop)?;
         Ok(match runtime.run(compiled, params, text, None)? {
             Ok(outcome) => (outcome.ranking, None),
-            Err(failure) => (default_ranking(runtime, text)?, Some(failure_text(&failure))),
+            Err(failure) => (runtime.default_ranking(text)?, Some(failure_text(&failure))),
         })
     };
     queries.par_iter().map(ranking).collect()
@@ -209,7 +199,7 @@ pub fn reciprocal_ranks(
 ) -> Vec<f32> {
     let answers = queries.iter().map(|&at| &pool.queries[at].answers);
     let pairs = rankings.iter().zip(answers);
-    pairs.map(|((ranking, _), answers)| reciprocal_rank(runtime, ranking, answers)).collect()
+    pairs.map(|((ranking, _), answers)| runtime.reciprocal_rank(ranking, answers)).collect()
 }
 
 /// Formats a failure of a program, with the line of the source if known.

@@ -98,8 +98,7 @@ impl Run<'_> {
                 ));
                 continue;
             }
-            let change = one.file.clone();
-            let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
+            let origin = Origin::new(USER, &one.file, None);
             let none = ParamValues::new();
             let trial = self.trials.run(&one.program, &none, &self.train, &all, &origin)?;
             let message = trial_message(&one.file, trial.mrr(), all.len(), trial.failed);

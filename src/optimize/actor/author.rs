@@ -172,12 +172,11 @@ impl Run<'_> {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
                 let change = match (is_restart, &attempt.advice) {
-                    (true, _) => "begun anew".to_owned(),
-                    (_, Some(_)) => "rewritten after advice".to_owned(),
-                    (_, None) => "rewritten without advice".to_owned(),
+                    (true, _) => "begun anew",
+                    (_, Some(_)) => "rewritten after advice",
+                    (_, None) => "rewritten without advice",
                 };
-                let parent = Some(target.category.program.id().to_owned());
-                let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
+                let origin = Origin::new(LLM, change, Some(&target.category.program));
                 let params = self.inherited_params(target.category, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };

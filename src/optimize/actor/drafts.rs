@@ -152,8 +152,7 @@ impl Run<'_> {
         }
         let plan = Plan { target: None, branches: Vec::new() };
         let program = plan::render(&self.base, &plan, true);
-        let change = "search by words".to_owned();
-        let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
+        let origin = Origin::new(SEARCH, "search by words", None);
         Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
     }
 
@@ -161,11 +160,8 @@ impl Run<'_> {
     /// all training queries.
     fn adopt(&mut self, category: &CategoryProgram, header: &str) -> Result<CategoryProgram> {
         let program = Program::new(&headed(category.program.source(), header));
-        let origin = Origin {
-            proposed_by: category.proposed_by.clone(),
-            change: "adopted for the category".to_owned(),
-            parent: Some(category.program.id().to_owned()),
-        };
+        let (proposed_by, parent) = (&category.proposed_by, Some(&category.program));
+        let origin = Origin::new(proposed_by, "adopted for the category", parent);
         let (plan, params) = (category.plan.clone(), category.params.clone());
         self.category_program(plan, program, params, None, &origin)
     }
@@ -428,8 +424,7 @@ impl Run<'_> {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
                 let gate = gate(queries, &self.train.queries, self.options.seed);
-                let change = "written for the category".to_owned();
-                let origin = Origin { proposed_by: LLM.to_owned(), change, parent: None };
+                let origin = Origin::new(LLM, "written for the category", None);
                 let (mut draft, mut measured) = (None, Measurement::default());
                 for subset in [gate.as_slice(), queries] {
                     let none = ParamValues::new();

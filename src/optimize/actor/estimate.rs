@@ -3,8 +3,8 @@
 //!
 //! The minimum assumes that every reply is short and usable. The maximum counts every repair, the
 //! longest replies, and the full allowance of programs that ask a model. Both follow from the
-//! settings and the texts of the base; an uninterrupted run ends between them. [`Typical`] values
-//! are based on recorded runs.
+//! settings and the texts of the base; an uninterrupted run ends between them.
+//! [`Estimate::typical`] values are based on recorded runs.
 
 use serde::Serialize;
 use serde_json::json;
@@ -90,33 +90,33 @@ pub struct Estimate {
     /// Minutes until all replies are received, if requests are sent one after another.
     pub minutes: Range<f64>,
     /// Typical cost, between minimum and maximum.
-    pub typical: Typical,
+    ///
+    /// It assumes that the model writes questions about each relation, and that seven categories
+    /// get a first program and one revision. The model then improves these categories and those of
+    /// the search actor, about one per relation. One step in four sends two requests: one for
+    /// advice and one for a program. There are no repairs, and programs send no requests. A reply
+    /// takes 20 seconds.
+    ///
+    /// The typical values were compared with nine runs of a strong model in `docs/lab`: the default
+    /// runs and the repeated default runs of 2026-11-23, and runs with two or three steps of
+    /// 2026-11-22. The default runs on biomed were ended early. The table has the typical values as
+    /// multiples of the recorded values:
+    ///
+    /// | run | calls | tokens sent | received |
+    /// | --- | ---: | ---: | ---: |
+    /// | default: products, papers, biomed | 1.3, 1.8, 0.7 | 1.5, 1.6, 0.8 | 1.2, 1.4, 0.7 |
+    /// | default again: products, papers, biomed | 1.0, 1.8, 0.5 | 1.1, 1.7, 0.6 | 1.0, 1.6, 0.5 |
+    /// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
+    /// | three steps: biomed | 0.7 | 0.6 | 0.6 |
+    ///
+    /// In the second default run on biomed, programs sent 36 of the 98 calls; without these calls,
+    /// the typical number of calls is 0.8 times the recorded number.
+    pub typical: Cost,
 }
 
-/// Typical cost of a run with the llm actor.
-///
-/// The typical cost assumes that the model writes questions about each relation, and that seven
-/// categories get a first program and one revision. The model then improves these categories and
-/// those of the search actor, about one per relation. One step in four sends two requests: one for
-/// advice and one for a program. There are no repairs, and programs send no requests. A reply takes
-/// 20 seconds.
-///
-/// The typical values were compared with nine runs of a strong model in `docs/lab`: the default
-/// runs and the repeated default runs of 2026-11-23, and runs with two or three steps of
-/// 2026-11-22. The default runs on biomed were ended early. The table has the typical values as
-/// multiples of the recorded values:
-///
-/// | run | calls | tokens sent | received |
-/// | --- | ---: | ---: | ---: |
-/// | default: products, papers, biomed | 1.3, 1.8, 0.7 | 1.5, 1.6, 0.8 | 1.2, 1.4, 0.7 |
-/// | default again: products, papers, biomed | 1.0, 1.8, 0.5 | 1.1, 1.7, 0.6 | 1.0, 1.6, 0.5 |
-/// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
-/// | three steps: biomed | 0.7 | 0.6 | 0.6 |
-///
-/// In the second default run on biomed, programs sent 36 of the 98 calls; without these calls, the
-/// typical number of calls is 0.8 times the recorded number.
+/// Cost of a run with the llm actor: the minimum, a typical or the maximum cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Typical {
+pub struct Cost {
     /// Number of requests to language models.
     pub calls: u64,
     /// Number of tokens that requests send.
@@ -129,44 +129,30 @@ pub struct Typical {
     pub minutes: f64,
 }
 
+/// Cost of a run that sends no requests.
+const NOTHING: Cost = Cost { calls: 0, tokens_in: 0, tokens_out: 0, usd: Some(0.0), minutes: 0.0 };
+
 impl Estimate {
     /// Returns the estimate of a run that sends no requests.
     pub fn nothing() -> Estimate {
-        Estimate::of(&Total { usd: Some([0.0; 3]), ..Total::default() })
+        Estimate::of([NOTHING; 3])
     }
 
-    fn of(total: &Total) -> Estimate {
-        let minutes = [0, 1, 2].map(|at| total.calls[at] as f64 * REPLY_SECONDS[at] / 60.0);
-        let typical = Typical {
-            calls: total.calls[1],
-            tokens_in: total.tokens_in[1],
-            tokens_out: total.tokens_out[1],
-            usd: total.usd.map(|usd| usd[1]),
-            minutes: minutes[1],
-        };
+    /// Creates the estimate of minimum, typical and maximum cost; computes the minutes.
+    fn of(mut costs: Spread<Cost>) -> Estimate {
+        for (cost, seconds) in costs.iter_mut().zip(REPLY_SECONDS) {
+            cost.minutes = cost.calls as f64 * seconds / 60.0;
+        }
+        let [least, typical, most] = costs;
         Estimate {
-            calls: ends(total.calls),
-            tokens_in: ends(total.tokens_in),
-            tokens_out: ends(total.tokens_out),
-            usd: total.usd.map(ends),
-            minutes: ends(minutes),
+            calls: [least.calls, most.calls],
+            tokens_in: [least.tokens_in, most.tokens_in],
+            tokens_out: [least.tokens_out, most.tokens_out],
+            usd: least.usd.zip(most.usd).map(|(least, most)| [least, most]),
+            minutes: [least.minutes, most.minutes],
             typical,
         }
     }
-}
-
-/// Estimated sums over all requests of a run.
-#[derive(Default)]
-struct Total {
-    calls: Spread<u64>,
-    tokens_in: Spread<u64>,
-    tokens_out: Spread<u64>,
-    /// Price in US dollars; `None` if the price of a model is unknown.
-    usd: Option<Spread<f64>>,
-}
-
-fn ends<T: Copy>([least, _, most]: Spread<T>) -> Range<T> {
-    [least, most]
 }
 
 /// Requests of one kind, such as requests for advice.
@@ -193,7 +179,7 @@ pub fn estimate(
     validation: &[LabelledQuery],
     options: &Options,
 ) -> Estimate {
-    let mut total = Total { usd: Some([0.0; 3]), ..Total::default() };
+    let mut costs = [NOTHING; 3];
     let briefing = Briefing::new(kb, options.listed_tools(true));
     let kinds = category_requests(&briefing, train, validation)
         .into_iter()
@@ -205,19 +191,17 @@ pub fn estimate(
         let longest = set.map_or(0, |set| u64::from(set.max_tokens));
         let received = [SHORT_REPLY.min(longest), received.min(longest), longest];
         let price = set.and_then(|set| assistant.llm().ledger().price(&set.model));
-        for at in 0..3 {
-            total.calls[at] += calls[at];
-            total.tokens_in[at] += calls[at] * sent[at];
-            total.tokens_out[at] += calls[at] * received[at];
-        }
-        total.usd = total.usd.zip(price).map(|(usd, price)| {
-            [0, 1, 2].map(|at| {
+        for (at, cost) in costs.iter_mut().enumerate() {
+            cost.calls += calls[at];
+            cost.tokens_in += calls[at] * sent[at];
+            cost.tokens_out += calls[at] * received[at];
+            cost.usd = cost.usd.zip(price).map(|(usd, price)| {
                 let paid = sent[at] as f64 * price.input + received[at] as f64 * price.output;
-                usd[at] + calls[at] as f64 * paid / 1e6
-            })
-        });
+                usd + calls[at] as f64 * paid / 1e6
+            });
+        }
     }
-    Estimate::of(&total)
+    Estimate::of(costs)
 }
 
 /// Returns the number of tokens of a request that sends `text`. The typical value includes
