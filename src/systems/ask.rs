@@ -5,12 +5,10 @@ use crate::{SystemSpec, bundle::Effort};
 use agent_ask::{Analyst, AskError, Helps};
 use agent_retrieve::{Answer, Detail, RetrieveError, Retriever};
 
-pub(super) const SPEC: SystemSpec = SystemSpec {
-    name: "ask",
-    arguments: "",
-    summary: "tables, SQL and statistics for questions over many nodes; returns no ranking",
-    needs: &[],
-    open: |_, opener| {
+pub(super) const SPEC: SystemSpec = SystemSpec::plain(
+    "ask",
+    "tables, SQL and statistics for questions over many nodes; returns no ranking",
+    |_, opener| {
         let analyst = Analyst::new(opener.base.clone());
         let helps = match opener.effort {
             Effort::None => return Ok(Box::new(Tables(analyst))),
@@ -19,7 +17,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
         };
         Ok(Box::new(Tables(analyst.helped(opener.model("ask with --effort")?, helps))))
     },
-};
+);
 
 /// Adapts an [`Analyst`] to the trait [`Retriever`]; an answer has a value and an empty ranking.
 struct Tables(Analyst);

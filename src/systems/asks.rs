@@ -26,6 +26,9 @@ pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, 
         let below = vec![request_bounds(inner, effort)?; times].concat();
         return Ok([below, own].concat());
     }
+    let of_candidates = |candidates: Option<(&str, usize)>| {
+        candidates.map_or(Ok(Vec::new()), |(inner, _)| request_bounds(inner, effort))
+    };
     Ok(match spec.name {
         name if name == bundle::SPEC.name => match effort {
             Effort::None => Vec::new(),
@@ -36,17 +39,11 @@ pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, 
             let (inner, depth) = rerank::parts(arguments)?;
             [request_bounds(inner, effort)?, vec![depth.requests()]].concat()
         }
-        _ if multi::is_one(spec) => match multi::candidates_of(spec, arguments)? {
-            None => Vec::new(),
-            Some((inner, _)) => request_bounds(inner, effort)?,
-        },
-        name if name == late::COLBERT.name => match late::parts(arguments)?.candidates {
-            None => Vec::new(),
-            Some((inner, _)) => request_bounds(inner, effort)?,
-        },
+        _ if multi::is_one(spec) => of_candidates(multi::candidates_of(spec, arguments)?)?,
+        name if name == late::COLBERT.name => of_candidates(late::parts(arguments)?.candidates)?,
         name if name == react::SPEC.name => vec![REACT_REQUESTS],
         name if name == ask::SPEC.name && effort > Effort::None => vec![ASK_ASKS],
-        name if name == prf::SPEC.name => request_bounds(prf::first(arguments), effort)?,
+        name if name == prf::SPEC.name => request_bounds(prf::parts(arguments).1, effort)?,
         name if name == answer::SPEC.name => {
             let (checked, inner) = answer::parts(arguments)?;
             let check = checked.then_some(CHECK_REQUESTS);

@@ -3,22 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::{Need, Opener, SystemError, SystemSpec, file_of, multi::CANDIDATES};
+use crate::{Opener, SystemError, SystemSpec, file_of, multi::CANDIDATES};
 use agent_infer::{BundleRetriever, Rerank, bundle::Bundle};
 use agent_retrieve::Retriever;
 use agent_sandbox::Origin;
 
-pub(super) const SPEC: SystemSpec = SystemSpec {
-    name: "bundle",
-    arguments: ":FILE",
-    summary: "the programs of a frozen bundle, chosen by its router",
-    needs: &[Need::File],
-    open: |arguments, opener| {
+pub(super) const SPEC: SystemSpec = SystemSpec::of_file(
+    "bundle",
+    "the programs of a frozen bundle, chosen by its router",
+    |arguments, opener| {
         let bundle = Bundle::read(file_of(arguments))?;
         bundle.check_base(opener.base)?;
         Ok(open(&bundle, opener)?.answers)
     },
-};
+);
 
 /// How much a bundle or the system `ask` uses a language model; a greater effort makes more
 /// requests. For `ask`: with `Reads`, the model plans only the questions that the rules cannot

@@ -6,13 +6,10 @@ use agent_index::Part;
 use agent_retrieve::{Ann, Retriever, System, Trained};
 use agent_train::{TrainError, dense::Negatives};
 
-pub(super) const EXACT: SystemSpec = SystemSpec {
-    name: "dense",
-    arguments: "",
-    summary: "exact search over embeddings of documents",
-    needs: &[],
-    open: |_, opener| baseline(System::Dense, opener),
-};
+pub(super) const EXACT: SystemSpec =
+    SystemSpec::plain("dense", "exact search over embeddings of documents", |_, opener| {
+        baseline(System::Dense, opener)
+    });
 
 pub(super) const ANN: SystemSpec = SystemSpec {
     name: "dense:ann",
@@ -22,31 +19,25 @@ pub(super) const ANN: SystemSpec = SystemSpec {
     open: |_, opener| Ok(Box::new(Ann::open(opener.base.clone())?)),
 };
 
-pub(super) const BAG_DPR: SystemSpec = SystemSpec {
-    name: "bag:dpr",
-    arguments: ":FILE",
-    summary: "exact search over vectors of documents and the names of neighbours, by a bag-of-words \
-              encoder trained as in DPR with negatives from bm25+names; FILE is a model's directory \
-              or name",
-    needs: &[Need::File],
-    open: |arguments, opener| bag(&BAG_DPR, Negatives::Bm25, arguments, opener),
-};
+pub(super) const BAG_DPR: SystemSpec = SystemSpec::of_file(
+    "bag:dpr",
+    "exact search over vectors of documents and the names of neighbours, by a bag-of-words \
+     encoder trained as in DPR with negatives from bm25+names; FILE is a model's directory \
+     or name",
+    |arguments, opener| bag(&BAG_DPR, Negatives::Bm25, arguments, opener),
+);
 
-pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
-    name: "bag:ance",
-    arguments: ":FILE",
-    summary: "as bag:dpr, but trained as in ANCE with negatives from the encoder itself",
-    needs: &[Need::File],
-    open: |arguments, opener| bag(&BAG_ANCE, Negatives::Own, arguments, opener),
-};
+pub(super) const BAG_ANCE: SystemSpec = SystemSpec::of_file(
+    "bag:ance",
+    "as bag:dpr, but trained as in ANCE with negatives from the encoder itself",
+    |arguments, opener| bag(&BAG_ANCE, Negatives::Own, arguments, opener),
+);
 
-pub(super) const TRAINED: SystemSpec = SystemSpec {
-    name: "dense:trained",
-    arguments: ":FILE",
-    summary: "older name of bag:dpr and bag:ance; the model in FILE determines which",
-    needs: &[Need::File],
-    open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
-};
+pub(super) const TRAINED: SystemSpec = SystemSpec::of_file(
+    "dense:trained",
+    "older name of bag:dpr and bag:ance; the model in FILE determines which",
+    |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
+);
 
 /// Opens the trained bag-of-words encoder in the file that `arguments` names.
 ///

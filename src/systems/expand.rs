@@ -39,19 +39,17 @@ pub(super) const HYDE: SystemSpec = SystemSpec {
 
 pub(super) const RAR: SystemSpec = SystemSpec {
     name: "expand:rar",
-    arguments: "[=N[,samples]][:SYSTEM]",
     summary: "as expand:hyde; the model also gets the first 3 documents",
-    needs: &[Need::Model],
     open: |arguments, opener| by_model(&RAR, arguments, opener),
+    ..HYDE
 };
 
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
-    arguments: "[=N[,samples]][:SYSTEM]",
     summary: "as expand:hyde, with one text: the model analyses the query, writes N drafts, rewrites \
               them with documents that they find, and merges them",
-    needs: &[Need::Model],
     open: |arguments, opener| by_model(&AGR, arguments, opener),
+    ..HYDE
 };
 
 pub(super) const KAR: SystemSpec = SystemSpec {

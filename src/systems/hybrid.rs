@@ -11,13 +11,10 @@ const BUILTIN_WEIGHT: u8 = 10;
 /// [`BUILTIN_WEIGHT`].
 const ENCODER_WEIGHT: u8 = 30;
 
-pub(super) const BY_RANK: SystemSpec = SystemSpec {
-    name: "hybrid",
-    arguments: "",
-    summary: "bm25f and dense, fused by rank",
-    needs: &[],
-    open: |_, opener| baseline(System::Hybrid, opener),
-};
+pub(super) const BY_RANK: SystemSpec =
+    SystemSpec::plain("hybrid", "bm25f and dense, fused by rank", |_, opener| {
+        baseline(System::Hybrid, opener)
+    });
 
 pub(super) const BY_SCORE: SystemSpec = SystemSpec {
     name: "hybrid:weighted",

@@ -3,37 +3,26 @@
 use crate::{Opener, SystemError, SystemSpec};
 use agent_retrieve::{Baseline, Retriever, Stark, System};
 
-pub(super) const BM25: SystemSpec = SystemSpec {
-    name: "bm25",
-    arguments: "",
-    summary: "BM25 over documents",
-    needs: &[],
-    open: |_, opener| baseline(System::Bm25, opener),
-};
+pub(super) const BM25: SystemSpec =
+    SystemSpec::plain("bm25", "BM25 over documents", |_, opener| baseline(System::Bm25, opener));
 
-pub(super) const STARK: SystemSpec = SystemSpec {
-    name: "bm25:stark",
-    arguments: "",
-    summary: "BM25 over documents as in the STaRK benchmark's code: only candidates are in the collection",
-    needs: &[],
-    open: |_, opener| Ok(Box::new(Stark::open(opener.base.clone()))),
-};
+pub(super) const STARK: SystemSpec = SystemSpec::plain(
+    "bm25:stark",
+    "BM25 over documents as in the STaRK benchmark's code: only candidates are in the collection",
+    |_, opener| Ok(Box::new(Stark::open(opener.base.clone()))),
+);
 
-pub(super) const NAMES: SystemSpec = SystemSpec {
-    name: "bm25+names",
-    arguments: "",
-    summary: "BM25 over documents with the names of neighbours",
-    needs: &[],
-    open: |_, opener| baseline(System::Bm25Names, opener),
-};
+pub(super) const NAMES: SystemSpec = SystemSpec::plain(
+    "bm25+names",
+    "BM25 over documents with the names of neighbours",
+    |_, opener| baseline(System::Bm25Names, opener),
+);
 
-pub(super) const FIELDS: SystemSpec = SystemSpec {
-    name: "bm25f",
-    arguments: "",
-    summary: "BM25F over documents and the names of neighbours, by stems",
-    needs: &[],
-    open: |_, opener| baseline(System::Bm25F, opener),
-};
+pub(super) const FIELDS: SystemSpec = SystemSpec::plain(
+    "bm25f",
+    "BM25F over documents and the names of neighbours, by stems",
+    |_, opener| baseline(System::Bm25F, opener),
+);
 
 /// Opens a baseline, which needs nothing but the base.
 pub(super) fn baseline(

@@ -113,6 +113,16 @@ pub struct SystemSpec {
 type Open = fn(&str, &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError>;
 
 impl SystemSpec {
+    /// Specification of a system without arguments, which needs nothing but the base.
+    const fn plain(name: &'static str, summary: &'static str, open: Open) -> SystemSpec {
+        SystemSpec { name, arguments: "", summary, needs: &[], open }
+    }
+
+    /// Specification of a system whose only argument is the file that it needs.
+    const fn of_file(name: &'static str, summary: &'static str, open: Open) -> SystemSpec {
+        SystemSpec { name, arguments: ":FILE", summary, needs: &[Need::File], open }
+    }
+
     /// Returns the system's name with the syntax of its arguments, such as `bundle:FILE`.
     pub fn written(&self) -> String {
         format!("{}{}", self.name, self.arguments)

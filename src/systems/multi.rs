@@ -7,7 +7,7 @@ use agent_retrieve::{Candidates, Multi, Pooling, Retriever};
 
 pub(super) const MAX: SystemSpec = SystemSpec {
     name: "multi",
-    arguments: ARGUMENTS,
+    arguments: "[:candidates=SYSTEM:K]",
     summary: "search over embeddings of chunks; the best chunk of a document counts; with \
               candidates, only chunks of the first K nodes of SYSTEM are searched [default: chunks \
               of all documents]",
@@ -17,23 +17,19 @@ pub(super) const MAX: SystemSpec = SystemSpec {
 
 pub(super) const MEAN: SystemSpec = SystemSpec {
     name: "multi:mean",
-    arguments: ARGUMENTS,
     summary: "as multi; the mean of all chunks of a document counts",
-    needs: &[Need::Part(Part::Multi)],
     open: |arguments, opener| pooled(&MEAN, Pooling::Mean, arguments, opener),
+    ..MAX
 };
 
 pub(super) const TOP3: SystemSpec = SystemSpec {
     name: "multi:top3",
-    arguments: ARGUMENTS,
     summary: "as multi; the mean of the best three chunks of a document counts \
               (:candidates=dense:50 is the setting of STaRK's multi-vector baseline)",
-    needs: &[Need::Part(Part::Multi)],
     open: |arguments, opener| pooled(&TOP3, Pooling::Top3, arguments, opener),
+    ..MAX
 };
 
-/// Syntax of the arguments of the three systems.
-const ARGUMENTS: &str = "[:candidates=SYSTEM:K]";
 /// Text in the arguments before the name of the system whose first nodes are the candidates.
 pub(super) const CANDIDATES: &str = ":candidates=";
 /// Maximum number of nodes that can be candidates.

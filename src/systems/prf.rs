@@ -70,14 +70,10 @@ impl FeedbackSettings {
     }
 }
 
-/// Splits arguments into the numbers, with their leading `=`, and the name of the inner system.
-fn parts(arguments: &str) -> (&str, &str) {
+/// Splits arguments into the numbers, with their leading `=`, and the name of the inner system;
+/// `bm25+names` if they name none.
+pub(super) fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
-}
-
-/// Returns the name of the inner system in `arguments`; `bm25+names` if they name none.
-pub(super) fn first(arguments: &str) -> &str {
-    parts(arguments).1
 }
 
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {

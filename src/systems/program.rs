@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use crate::{Need, Opener, SystemError, SystemSpec, file_of};
+use crate::{Opener, SystemError, SystemSpec, file_of};
 use agent_ground::files;
 use agent_infer::{ParamValues, ProgramRetriever};
 use agent_retrieve::Retriever;
@@ -11,13 +11,8 @@ use agent_sandbox::{Limits, Origin, program::Program};
 /// Extension of the files of WebAssembly modules; files with any other extension are Rhai source.
 const WASM_SUFFIX: &str = "wasm";
 
-pub(super) const SPEC: SystemSpec = SystemSpec {
-    name: "program",
-    arguments: ":FILE",
-    summary: "one program in Rhai, or a module in WebAssembly",
-    needs: &[Need::File],
-    open,
-};
+pub(super) const SPEC: SystemSpec =
+    SystemSpec::of_file("program", "one program in Rhai, or a module in WebAssembly", open);
 
 fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let file = file_of(arguments);

@@ -87,21 +87,16 @@ fn by_words(
     Ok(rankings.into_iter().map(|(text, (_, ranking))| (text, ranking)).collect())
 }
 
-impl Run {
-    fn ranking(&self, query: &str) -> Result<&Ranking, RetrieveError> {
-        let unknown =
-            || RetrieveError::Program(format!("{} was not opened for this query", self.name));
-        self.rankings.get(query.trim()).ok_or_else(unknown)
-    }
-}
-
 impl Retriever for Run {
     fn name(&self) -> String {
         self.name.clone()
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
-        let ranking = self.ranking(query)?.iter().take(k).copied().collect();
+        let unknown =
+            || RetrieveError::Program(format!("{} was not opened for this query", self.name));
+        let ranking = self.rankings.get(query.trim()).ok_or_else(unknown)?;
+        let ranking = ranking.iter().take(k).copied().collect();
         Ok(Answer::with_explanations(ranking, detail, |at, _, score| {
             rank_explanation(&self.name, at, score)
         }))
