@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::eval::evaluation::{EvalError, QueryResult};
 use crate::eval::metrics::Metric;
-use crate::eval::statistics::{self, Interval};
+use crate::eval::statistics::{self, Interval, StatisticsError};
 
 /// Comparison of a first system with a second system, in one metric.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,25 @@ pub struct Comparison {
     pub ties: usize,
 }
 
+impl Comparison {
+    /// Summarizes the difference of each query, first system minus second; `seed` as in
+    /// [`compare`].
+    ///
+    /// # Errors
+    /// [`StatisticsError`] if there is no difference, or one is not finite.
+    pub fn of_differences(differences: &[f64], seed: u64) -> Result<Self, StatisticsError> {
+        Ok(Comparison {
+            n: differences.len(),
+            difference: statistics::mean(differences)?,
+            ci95: statistics::bootstrap_interval(differences, seed)?,
+            p: statistics::randomization_p(differences, seed)?,
+            wins: differences.iter().filter(|&&difference| difference > 0.0).count(),
+            losses: differences.iter().filter(|&&difference| difference < 0.0).count(),
+            ties: differences.iter().filter(|&&difference| difference == 0.0).count(),
+        })
+    }
+}
+
 /// Compares the results of a first and a second system in one metric; each list may have any order,
 /// and both must have the same query ids.
 ///
@@ -48,16 +67,8 @@ pub fn compare(
     if differences.is_empty() {
         return Err(EvalError::NoQueries);
     }
-    let statistics = |source| EvalError::Statistics { quantity: "differences", source };
-    Ok(Comparison {
-        n: differences.len(),
-        difference: statistics::mean(&differences).map_err(statistics)?,
-        ci95: statistics::bootstrap_interval(&differences, seed).map_err(statistics)?,
-        p: statistics::randomization_p(&differences, seed).map_err(statistics)?,
-        wins: differences.iter().filter(|&&difference| difference > 0.0).count(),
-        losses: differences.iter().filter(|&&difference| difference < 0.0).count(),
-        ties: differences.iter().filter(|&&difference| difference == 0.0).count(),
-    })
+    Comparison::of_differences(&differences, seed)
+        .map_err(|source| EvalError::Statistics { quantity: "differences", source })
 }
 
 /// Computes the difference of each query's metric, first system minus second, by ascending query
