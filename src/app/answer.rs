@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 
 use crate::{
     App, LlmArgs, Perform, Resources, Result, SandboxArgs, dataset, llm, open_system, system_name,
-    unassisted,
+    unassisted, warn_of_stand_in,
 };
 use agent_index::IndexedBase;
 use agent_infer::{
-    self as infer, AnswerRecord, HitRecord,
+    self as infer, HitRecord,
     rag::{self, DroppedSentence, MAX_NODES, Prose},
 };
 use agent_retrieve::{Answer, Detail, check_query};
@@ -60,13 +60,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Calls `take` with the hits of the nodes that the answer cites, in order of first citation,
-    /// and returns its result.
-    pub fn with_cited<T>(&self, take: impl FnOnce(&[&HitRecord<'_>]) -> T) -> T {
-        let record = AnswerRecord::new(&self.base.kb, &self.answer);
-        let hit = |node| record.hits.iter().find(|hit| hit.id == node);
-        let cited: Vec<&HitRecord<'_>> = self.prose.cited().into_iter().filter_map(hit).collect();
-        take(&cited)
+    /// Returns the hits of the nodes that the answer cites, in order of first citation.
+    pub fn cited(&self) -> Vec<HitRecord<'_>> {
+        let mut hits = infer::hits(&self.base.kb, &self.answer);
+        let cited = self.prose.cited().into_iter();
+        let hit = |node| Some(hits.remove(hits.iter().position(|hit| hit.id == node)?));
+        cited.filter_map(hit).collect()
     }
 }
 
@@ -80,7 +79,7 @@ impl Serialize for Reply {
             sentences: Vec<Sentence<'a>>,
             dropped: &'a [DroppedSentence],
             /// Hits of the nodes that the sentences cite, in order of first citation.
-            cited: &'a [&'a HitRecord<'a>],
+            cited: Vec<HitRecord<'a>>,
         }
         #[derive(Serialize)]
         struct Sentence<'a> {
@@ -93,11 +92,14 @@ impl Serialize for Reply {
             text: &sentence.text,
             cites: sentence.cites.iter().map(key).collect(),
         });
-        let (question, refused) = (self.question.as_str(), self.prose.is_refused());
-        let (sentences, dropped) = (sentences.collect(), self.prose.dropped.as_slice());
-        self.with_cited(|cited| {
-            Record { question, refused, sentences, dropped, cited }.serialize(out)
-        })
+        Record {
+            question: &self.question,
+            refused: self.prose.is_refused(),
+            sentences: sentences.collect(),
+            dropped: &self.prose.dropped,
+            cited: self.cited(),
+        }
+        .serialize(out)
     }
 }
 
@@ -117,10 +119,7 @@ impl Perform for Request {
         let detail = Detail { explained_count: 0, paths: true };
         let answer = infer::answer(&base, &*system, question, MAX_NODES, detail)?;
         unassisted(&answer, app);
-        if let Some(stand_in) = &answer.stand_in {
-            app.watch.warning(&format!("a program failed: {}", stand_in.reason));
-            app.watch.warning(&format!("the nodes come from {} instead", stand_in.system));
-        }
+        warn_of_stand_in(&answer, app);
         let nodes: Vec<_> = answer.ranking().iter().map(|pair| pair.0).collect();
         let prose = rag::write(&base, &llm.assistant, question, &nodes, self.check)?;
         llm.finish(app)?;

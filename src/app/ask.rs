@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, LlmArgs, Perform, Resources, Result, SandboxArgs, dataset, llm,
-    open_bundle, query, read_bundle, search,
+    App, Explain, LlmArgs, Perform, Resources, Result, SandboxArgs, dataset, llm, open_bundle,
+    query, read_bundle, refused, search,
 };
 use agent_ask::{
     Analyst, AskError, AskReading, AskRecord, Helps, ReadingsRecord, answer::Answered,
@@ -42,12 +42,8 @@ impl TryFrom<u8> for Effort {
     type Error = String;
 
     fn try_from(number: u8) -> Result<Effort, String> {
-        match number {
-            0 => Ok(Effort::None),
-            1 => Ok(Effort::Unread),
-            2 => Ok(Effort::All),
-            other => Err(format!("effort {other} is not in 0..=2")),
-        }
+        let found = Effort::value_variants().get(usize::from(number)).copied();
+        found.ok_or_else(|| format!("effort {number} is not in 0..=2"))
     }
 }
 
@@ -178,7 +174,7 @@ impl Perform for Request {
 impl Request {
     fn by_plan(&self, plan: &serde_json::Value, analyst: &Analyst) -> Result<Reply> {
         if !self.question.is_empty() {
-            return Err(AppError::usage(anyhow::anyhow!("give a question or a plan, not both")));
+            return refused("give a question or a plan, not both");
         }
         let began = Instant::now();
         let answered = analyst.run_plan(plan).hint(

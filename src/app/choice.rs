@@ -25,15 +25,15 @@ pub trait Choices: Copy + Send + Sync + 'static {
     /// All variants, in the order in which the help lists them, each with its help text.
     const ALL: &'static [(Self, &'static str)];
 
-    /// Returns the variant's name on the command line.
-    fn name(self) -> &'static str;
+    /// Returns a variant's name on the command line.
+    const NAME: fn(Self) -> &'static str;
 }
 
 /// Returns a parser of the option's values, for `value_parser` of clap.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
-    let values = T::ALL.iter().map(|(of, help)| PossibleValue::new(of.name()).help(*help));
+    let values = T::ALL.iter().map(|(of, help)| PossibleValue::new(T::NAME(*of)).help(*help));
     PossibleValuesParser::new(values).try_map(|given| {
-        let found = T::ALL.iter().find(|(of, _)| of.name() == given);
+        let found = T::ALL.iter().find(|(of, _)| T::NAME(*of) == given);
         found.map(|(of, _)| *of).ok_or("unknown value")
     })
 }
@@ -64,7 +64,7 @@ pub struct Names<T>(PhantomData<T>);
 
 impl<T: Choices> PartialSchema for Names<T> {
     fn schema() -> RefOr<Schema> {
-        let names = T::ALL.iter().map(|(of, _)| of.name());
+        let names = T::ALL.iter().map(|(of, _)| T::NAME(*of));
         let object = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
         object.description(T::DESCRIPTION).into()
     }
@@ -94,9 +94,7 @@ impl Choices for Effort {
         ),
     ];
 
-    fn name(self) -> &'static str {
-        ["0", "1", "2"][self as usize]
-    }
+    const NAME: fn(Self) -> &'static str = |effort| ["0", "1", "2"][effort as usize];
 }
 
 impl Choices for Variant {
@@ -109,9 +107,7 @@ impl Choices for Variant {
         (Self::OnePlusNLexical, "BM25 of the whole document, and of every field"),
     ];
 
-    fn name(self) -> &'static str {
-        Variant::name(self)
-    }
+    const NAME: fn(Self) -> &'static str = Variant::name;
 }
 
 impl Choices for Conditioning {
@@ -122,9 +118,7 @@ impl Choices for Conditioning {
         (Self::Encoder, "The vector of the query"),
     ];
 
-    fn name(self) -> &'static str {
-        Conditioning::name(self)
-    }
+    const NAME: fn(Self) -> &'static str = Conditioning::name;
 }
 
 impl Choices for Ablation {
@@ -134,9 +128,7 @@ impl Choices for Ablation {
         (Self::Graph, "All messages between nodes"),
     ];
 
-    fn name(self) -> &'static str {
-        Ablation::name(self)
-    }
+    const NAME: fn(Self) -> &'static str = Ablation::name;
 }
 
 impl Choices for Negatives {
@@ -148,9 +140,7 @@ impl Choices for Negatives {
         ),
     ];
 
-    fn name(self) -> &'static str {
-        Negatives::name(self)
-    }
+    const NAME: fn(Self) -> &'static str = Negatives::name;
 }
 
 impl Choices for Part {
@@ -185,7 +175,5 @@ impl Choices for Part {
         (Self::Lexicon, "The lexicon: questions about each relation, worded by the model"),
     ];
 
-    fn name(self) -> &'static str {
-        Part::name(self)
-    }
+    const NAME: fn(Self) -> &'static str = Part::name;
 }

@@ -6,7 +6,6 @@ use std::{
     time::Instant,
 };
 
-use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -15,7 +14,7 @@ use crate::{
     choice::{choice, effort},
     dataset,
     eval::systems::{Chosen, open},
-    unassisted,
+    refused, unassisted,
 };
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
@@ -145,12 +144,12 @@ impl Request {
         let n = self.systems.len();
         if !SYSTEMS.contains(&n) {
             let (least, most) = (SYSTEMS.start(), SYSTEMS.end());
-            let error = anyhow!("compare takes {least} to {most} systems, not {n}");
-            return Err(AppError::usage(error)).hint("give --system several times");
+            return refused(format!("compare takes {least} to {most} systems, not {n}"))
+                .hint("give --system several times");
         }
         match self.systems.iter().collect::<HashSet<_>>().len() == n {
             true => Ok(()),
-            false => Err(AppError::usage(anyhow!("the same --system is given twice"))),
+            false => refused("the same --system is given twice"),
         }
     }
 }

@@ -22,7 +22,7 @@ use agent_dataset::{
         import_tables,
     },
 };
-use agent_ground::{files, words::Languages};
+use agent_ground::files;
 use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
 use agent_kb::Kb;
 
@@ -230,15 +230,6 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Returns a notice for a base with texts in these languages: which functions support them, and
-/// which support only English.
-pub fn in_languages(languages: Languages) -> String {
-    format!(
-        "languages: {languages}; word and name search supports them, while `agent ask`, generated \
-         questions and question words in programs support English only"
-    )
 }
 
 /// Format of a file or directory to import, with its reading options.

@@ -3,6 +3,8 @@
 
 use std::fmt::{Debug, Display};
 
+use anyhow::anyhow;
+
 use agent_dataset::{DatasetError, ProblemReport};
 use agent_systems::SystemError;
 
@@ -46,16 +48,12 @@ impl AppError {
     /// Returns the hints: first the hints added by [`Explain::hint`], in the order in which they
     /// were added, then the hints that belong to the type of the error.
     pub fn hints(&self) -> Vec<String> {
-        let further = match self.error.downcast_ref::<DatasetError>() {
+        let of_system = self.downcast_ref::<SystemError>().and_then(SystemError::hint);
+        let further = match self.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { installed, nearest, .. }) => {
                 unknown(installed, nearest)
             }
-            _ => self
-                .error
-                .downcast_ref::<SystemError>()
-                .and_then(SystemError::hint)
-                .into_iter()
-                .collect(),
+            _ => of_system.into_iter().collect(),
         };
         self.hints.iter().cloned().chain(further).collect()
     }
@@ -78,6 +76,14 @@ impl AppError {
     pub fn downcast_ref<E: Display + Debug + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
+}
+
+/// Fails because the request is invalid; `why` says what is wrong with it.
+///
+/// # Errors
+/// Always: the function only returns this error.
+pub fn refused<T>(why: impl Display) -> Result<T> {
+    Err(AppError::usage(anyhow!("{why}")))
 }
 
 /// Returns the hints for a dataset name that is not installed: a similar name, if any, and the

@@ -26,17 +26,17 @@ use self::{
     systems::{Chosen, Opened, open},
 };
 use crate::{
-    App, AppError, Benchmark, Bounded, Dataset, Effort, Explain, How, LlmArgs, Measured, Perform,
-    Result, STAND_IN, SandboxArgs,
+    App, Benchmark, Bounded, Dataset, Effort, Explain, How, LlmArgs, Measured, Perform, Result,
+    SandboxArgs,
     bounded::parsed,
     choice::{choice, efforts},
-    dataset, measured, test_split,
+    dataset, measured, refused, test_split,
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic};
 use agent_index::IndexedBase;
 use agent_llm::ledger::Spending;
 use agent_retrieve::{
-    Baseline, Retriever,
+    Retriever,
     eval::{Definitions, Evaluation, Metric, SEED, compare, evaluate_groups, statistics},
 };
 use agent_systems::{answers_with_values, choices, mfar, uses_effort};
@@ -167,15 +167,15 @@ impl Request {
     /// is a mask but no mfar system.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
         if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
-            return Err(AppError::usage(anyhow!("give at least one split, system and effort")));
+            return refused("give at least one split, system and effort");
         }
         let distinct: HashSet<&String> = self.systems.iter().collect();
         if distinct.len() < self.systems.len() {
-            return Err(AppError::usage(anyhow!("the same --system is given twice")));
+            return refused("the same --system is given twice");
         }
         let (first, more) = self.efforts.split_first().unwrap_or((&Effort::None, &[]));
         if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
-            return Err(AppError::usage(anyhow!("the same --effort is given twice")));
+            return refused("the same --effort is given twice");
         }
         let mut chosen = Vec::new();
         let masked = |system: &String| {
@@ -184,7 +184,7 @@ impl Request {
         };
         let named: Vec<String> = self.systems.iter().map(masked).collect();
         if self.mask.is_some() && named == self.systems {
-            return Err(AppError::usage(anyhow!("--mask needs an mfar system")));
+            return refused("--mask needs an mfar system");
         }
         for system in &named {
             let efforts = match uses_effort(system) {
@@ -221,15 +221,6 @@ impl Request {
             false => queries::load(&self.splits, &self.filters, &dataset.base)?.len(),
         };
         Ok((n, forecast::all(&chosen, n, &self.llm, app)?))
-    }
-
-    /// Returns the depth and the definitions by which queries are measured; rankings are not kept.
-    fn how(&self) -> How {
-        let definitions = match self.metrics {
-            Metrics::Trec => Definitions::Trec,
-            Metrics::Stark | Metrics::Set | Metrics::Value => Definitions::Stark,
-        };
-        How { depth: self.depth.get(), definitions, keep: false }
     }
 
     /// Returns the data that the results of all systems have in common. If the test split is among
@@ -308,9 +299,12 @@ impl Perform for Request {
         let by = self.by.as_deref();
         let labels = by.map(|by| queries::labels(by, &queries, &opened.systems)).transpose()?;
         let about = self.about(&dataset, is_synthetic(&queries), app);
-        let how = How { keep: keep_rankings, ..self.how() };
-        let stand_in = Baseline::new(base.clone(), STAND_IN);
-        let benchmark = Benchmark { queries: &queries, base: &base, stand_in: &stand_in, how };
+        let definitions = match self.metrics {
+            Metrics::Trec => Definitions::Trec,
+            Metrics::Stark | Metrics::Set | Metrics::Value => Definitions::Stark,
+        };
+        let how = How { depth: self.depth.get(), definitions, keep: keep_rankings };
+        let benchmark = Benchmark { queries: &queries, base: &base, how };
         let measured = measured(&benchmark, &opened, app)?;
         let labels = labels.as_deref();
         let figures = match sets {
@@ -357,11 +351,11 @@ fn ranked(
     let mut versus = comparisons(measured, request.pairs)?;
     let figures = measured.iter().map(|one| {
         let evaluation = one.evaluation.clone();
-        let groups = |labels| evaluate_groups(&one.results, labels, SEED);
+        let groups = |labels| evaluate_groups(&one.measurements.results, labels, SEED);
         Ok(SystemFigures {
             llm: Some(one.llm.into()),
             asked: (one.used.calls > 0).then(|| one.used.into()),
-            unassisted: Some(one.unassisted).filter(|&n| n > 0),
+            unassisted: Some(one.measurements.unassisted).filter(|&n| n > 0),
             depth: Some(request.depth.get()).filter(|&depth| depth != DEPTH.get()),
             definitions: Some(request.metrics).filter(|&name| name != Metrics::default()),
             invalid: one.invalid(),
@@ -380,13 +374,15 @@ fn comparisons(
     measured: &[Measured],
     every_pair: bool,
 ) -> Result<BTreeMap<String, Vec<figures::Versus>>> {
-    let measured: Vec<&Measured> = measured.iter().filter(|one| one.outages == 0).collect();
+    let measured: Vec<&Measured> =
+        measured.iter().filter(|one| one.measurements.outages == 0).collect();
     let mut compared = Vec::new();
     for (at, one) in measured.iter().enumerate() {
         let others = if every_pair { &measured[..at] } else { &measured[..at.min(1)] };
         for other in others {
+            let (own, theirs) = (&one.measurements.results, &other.measurements.results);
             for metric in COMPARED {
-                let comparison = compare(&one.results, &other.results, metric, SEED)?;
+                let comparison = compare(own, theirs, metric, SEED)?;
                 compared.push((&one.system, &other.system, metric, comparison));
             }
         }

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, Perform, Result, count, dataset, vectors};
+use crate::{App, AppError, Explain, Perform, Result, count, dataset, refused, vectors};
 use agent_dataset::Base;
 use agent_embed::{CachedEmbedder, ColbertEncoder, EmbedCost, EmbedError, Embedder};
 use agent_index::{
@@ -92,9 +92,10 @@ impl Request {
         if app.network.is_none() || (is_builtin && !self.drop_cache && !names_checkpoint) {
             return Ok(());
         }
-        let why =
-            "a request over a network cannot choose an embedder or a checkpoint, or drop vectors";
-        Err(AppError::usage(anyhow!(why))).hint("run `agent index` on the machine of the server")
+        refused(
+            "a request over a network cannot choose an embedder or a checkpoint, or drop vectors",
+        )
+        .hint("run `agent index` on the machine of the server")
     }
 
     /// Builds the parts of the index that are missing. Returns whether any were missing.

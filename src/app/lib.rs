@@ -57,14 +57,14 @@ use agent_dataset::Home;
 use agent_index::Access;
 use agent_optimize::Event;
 use agent_remote::Account;
-use agent_retrieve::Answer;
+use agent_retrieve::{Answer, StandIn};
 use agent_tools::Assistant;
 
 use crate::private::Private;
 pub use crate::{
     bounded::Bounded,
     dataset::Dataset,
-    error::{AppError, Explain, Result},
+    error::{AppError, Explain, Result, refused},
     llm::LlmArgs,
     measured::{Benchmark, How, Measured},
     operation::Perform,
@@ -177,8 +177,7 @@ impl App {
         if self.network.is_none() {
             return Ok(());
         }
-        let why = "a request over a network must not name files or directories of the server";
-        Err(AppError::usage(anyhow!(why)))
+        refused("a request over a network must not name files or directories of the server")
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
@@ -226,6 +225,14 @@ fn unassisted(answer: &Answer, app: &App) {
             "{why}; this answer was made without the language model (-v shows what the service \
              said)"
         ));
+    }
+}
+
+/// Warns if a program failed, so that another system ranked the nodes instead.
+fn warn_of_stand_in(answer: &Answer, app: &App) {
+    if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
+        app.watch.warning(&format!("a program failed: {reason}"));
+        app.watch.warning(&format!("the nodes come from {system} instead"));
     }
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, Network, OPENAI_URL, Result, variable};
+use crate::{App, Explain, Network, OPENAI_URL, Result, refused, variable};
 use agent_ground::files;
 use agent_infer::bundle::Bundle;
 use agent_llm::{
@@ -150,10 +150,8 @@ pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Re
 /// If the request chooses a model or sets another option of [`LlmArgs`].
 fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     if *choice != LlmArgs::default() {
-        return Err(AppError::usage(anyhow!(
-            "a request over a network must not set options in llm"
-        )))
-        .hint("the server uses its own language model, if it has one");
+        return refused("a request over a network must not set options in llm")
+            .hint("the server uses its own language model, if it has one");
     }
     Ok(network.model.clone().map(|assistant| Opened::without_stores(assistant, 1)))
 }
@@ -284,7 +282,7 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
 /// Returns the configuration; a missing key is not an error.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
-        return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
+        return refused("--budget-usd must be above 0");
     }
     required(choice, app)
 }

@@ -1,13 +1,15 @@
 //! Measures systems on labelled queries, reports progress, and warns of failed queries. Does not
 //! compare systems.
 
+use std::sync::Arc;
+
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 use agent_llm::ledger::Spending;
 use agent_retrieve::{
-    Ranking, Retriever,
-    eval::{Definitions, Evaluation, QueryResult, SEED},
-    measure::{self, Measure},
+    Baseline, Retriever,
+    eval::{Definitions, Evaluation, SEED},
+    measure::{Measure, Measurements},
 };
 
 use crate::{App, Result, STAND_IN};
@@ -39,10 +41,7 @@ pub struct Benchmark<'a> {
     /// The labelled queries.
     pub queries: &'a [LabelledQuery],
     /// The base that the systems search.
-    pub base: &'a IndexedBase,
-    /// Answers the queries on which a measured system fails; these rankings count as those of the
-    /// system.
-    pub stand_in: &'a dyn Retriever,
+    pub base: &'a Arc<IndexedBase>,
     /// How the systems are measured on each query.
     pub how: How,
 }
@@ -51,93 +50,93 @@ pub struct Benchmark<'a> {
 pub struct Measured {
     /// Name of the system.
     pub system: String,
-    /// Results by query, in the order of the queries.
-    pub results: Vec<QueryResult>,
-    /// Rankings by query, in the order of the queries; empty unless [`How::keep`].
-    pub rankings: Vec<Ranking>,
-    /// For each query, the number of nodes at the start of the ranking that the system counts as
-    /// answers; `None` if the system does not predict this number.
-    pub ends: Vec<Option<usize>>,
+    /// Results by query, in the order of the queries; rankings are empty unless [`How::keep`]. If
+    /// there are outages, the means are invalid.
+    pub measurements: Measurements,
     /// Mean and confidence interval of each metric over all queries.
     pub evaluation: Evaluation,
-    /// Number of queries for which a service gave no reply; if above 0, the means are invalid.
-    pub outages: usize,
     /// Requests to language models that were sent, and their cost; zero until the caller sets it.
     pub llm: Spending,
     /// Requests to language models whose replies were used, cached replies included; zero until the
     /// caller sets it.
     pub used: Spending,
-    /// Number of queries that a language model should have helped with but did not.
-    pub unassisted: usize,
 }
 
 impl Benchmark<'_> {
-    /// Runs a system on all queries, in parallel; results are in the order of the queries.
+    /// Runs a system on all queries, in parallel; results are in the order of the queries. The
+    /// ranking of the baseline [`STAND_IN`] counts for queries on which the system fails.
     ///
     /// # Errors
     /// If the operation was stopped.
     pub fn measure(&self, name: &str, system: &dyn Retriever, app: &App) -> Result<Measured> {
         let progress = app.watch.progress();
+        let stand_in = Baseline::new(self.base.clone(), STAND_IN);
         let measure = Measure {
             queries: self.queries,
             base: self.base,
-            stand_in: self.stand_in,
+            stand_in: &stand_in,
             definitions: self.how.definitions,
             depth: self.how.depth,
             keep_rankings: self.how.keep,
             stop: &app.stop,
             progress: &|done| progress.at(name, done, self.queries.len() as u64),
         };
-        let measure::Measurements { results, rankings, ends, outages, unassisted } =
-            measure.run(system)?;
+        let measurements = measure.run(system)?;
         drop(progress);
-        let evaluation = Evaluation::from_results(&results, SEED)?;
-        Ok(Measured {
-            system: name.to_owned(),
-            results,
-            rankings,
-            ends,
-            evaluation,
-            outages,
-            llm: Spending::default(),
-            used: Spending::default(),
-            unassisted,
-        })
+        let evaluation = Evaluation::from_results(&measurements.results, SEED)?;
+        let (system, llm, used) = (name.to_owned(), Spending::default(), Spending::default());
+        Ok(Measured { system, measurements, evaluation, llm, used })
     }
 }
 
 impl Measured {
     /// Returns why the means are invalid; `None` if they are valid.
     pub fn invalid(&self) -> Option<String> {
-        invalid(self.outages, self.evaluation.n)
+        invalid(self.measurements.outages, self.evaluation.n)
     }
 
     /// Returns the mean time per query, in seconds.
     pub fn seconds(&self) -> f64 {
-        let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
-        ms / 1e3 / self.results.len().max(1) as f64
+        let results = &self.measurements.results;
+        let ms: f64 = results.iter().map(|result| result.latency_ms).sum();
+        ms / 1e3 / results.len().max(1) as f64
     }
 
     /// Warns of failed queries, invalid means, and a language model that did not help.
     pub fn warn(&self, app: &App) {
-        let failed = self
-            .results
-            .iter()
-            .filter_map(|result| Some((result.query_id, result.failure.as_ref()?)));
-        for (id, failure) in failed.take(MAX_LISTED) {
-            app.watch.warning(&format!("{}: query {id} failed: {failure}", self.system));
-        }
-        if let Some(why) = self.invalid() {
-            app.watch.warning(&invalid_line(&self.system, &why));
-        }
-        if self.unassisted > 0 {
-            let (n, of) = (self.unassisted, self.evaluation.n);
-            app.watch.warning(&format!(
-                "{}: the language model gave no usable reply for {n} of {of} queries; these were \
-                 answered without the model",
-                self.system
-            ));
-        }
+        let results = self.measurements.results.iter();
+        let failed = results.filter_map(|of| Some((of.query_id, of.failure.as_deref()?)));
+        warn_of_failed(&self.system, failed, app);
+        warn_of_invalid(&self.system, self.invalid().as_deref(), app);
+        warn_of_unassisted(&self.system, self.measurements.unassisted, self.evaluation.n, app);
+    }
+}
+
+/// Warns of the first queries on which a system failed. `failed` holds their ids and failures.
+pub(crate) fn warn_of_failed<'a>(
+    system: &str,
+    failed: impl Iterator<Item = (i64, &'a str)>,
+    app: &App,
+) {
+    for (id, failure) in failed.take(MAX_LISTED) {
+        app.watch.warning(&format!("{system}: query {id} failed: {failure}"));
+    }
+}
+
+/// Warns that the means of a system are invalid, if `why` is given; see [`invalid`].
+pub(crate) fn warn_of_invalid(system: &str, why: Option<&str>, app: &App) {
+    if let Some(why) = why {
+        app.watch.warning(&format!("{system}: this evaluation is invalid: {why}; evaluate again"));
+    }
+}
+
+/// Warns if a language model should have helped with `n` of `of` queries but did not.
+pub(crate) fn warn_of_unassisted(system: &str, n: usize, of: usize, app: &App) {
+    if n > 0 {
+        app.watch.warning(&format!(
+            "{system}: the language model gave no usable reply for {n} of {of} queries; these were \
+             answered without the model"
+        ));
     }
 }
 
@@ -153,9 +152,4 @@ pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
 /// `None` if they are valid.
 pub fn invalid(outages: usize, n: usize) -> Option<String> {
     (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
-}
-
-/// Returns the warning that the means of a system are invalid; `why` is the result of [`invalid`].
-pub fn invalid_line(system: &str, why: &str) -> String {
-    format!("{system}: this evaluation is invalid: {why}; evaluate again")
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     App, AppError, Explain as _, Result, answer, ask, compare, data, eval, index, optimize,
-    program, query, report, search, train, verify,
+    program, query, refused, report, search, train, verify,
 };
 
 /// All operations, in the order in which the reference documentation lists them.
@@ -97,11 +97,10 @@ impl Operation {
     pub fn call(&self, app: &App, request: Value) -> Result<String> {
         if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
             let name = self.name.replace('_', " ");
-            return Err(AppError::usage(anyhow::anyhow!("this server does not allow {name}")))
-                .hint(
-                    "start the server with --allow-changes, or run the command on the server's \
-                     machine",
-                );
+            return refused(format!("this server does not allow {name}")).hint(
+                "start the server with --allow-changes, or run the command on the server's \
+                 machine",
+            );
         }
         (self.perform)(app, request)
     }

@@ -36,9 +36,9 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Bounded, Explain, LlmArgs, Perform, Result, SandboxArgs,
+    App, Bounded, Explain, LlmArgs, Perform, Result, SandboxArgs,
     choice::{PartName, choice},
-    llm, routing,
+    llm, refused, routing,
     unit::pool::Pool,
 };
 use agent_dataset::Base;
@@ -267,19 +267,16 @@ impl Request {
     fn check(&self, app: &App) -> Result<()> {
         if app.network.is_some() {
             if self.run.is_some() || self.pool.is_some() || !self.program.is_empty() {
-                let why = "a request over a network must not name a run, program or pool";
-                return Err(AppError::usage(anyhow!(why)))
+                return refused("a request over a network must not name a run, program or pool")
                     .hint("leave them out; the run is kept in the home directory of the server");
             }
             llm::open_if_configured(&self.llm, false, app)?;
         }
         if self.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
-            return Err(AppError::usage(anyhow!(
-                "--budget-minutes must be above 0 and below 1,000,000"
-            )));
+            return refused("--budget-minutes must be above 0 and below 1,000,000");
         }
         if self.llm_tools && self.no_llm_tools {
-            return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));
+            return refused("--llm-tools contradicts --no-llm-tools");
         }
         let without = self.ablations();
         // A run resumed without --actor keeps its actors; the parts are checked against them later.
@@ -287,15 +284,15 @@ impl Request {
         if !without.is_empty() && !is_of_run {
             let actors = model::new_actors(self, app)?;
             if let Some(why) = ablation::conflict(&without, actors) {
-                return Err(AppError::usage(anyhow!("{why}")));
+                return refused(why);
             }
         }
         let asks = self.actor.is_empty() || self.actor.contains(&Actor::Llm) || self.resume;
         if !asks && (self.llm_tools || self.avatar_tools || self.llm_steps.is_some()) {
-            return Err(AppError::usage(anyhow!(
+            return refused(
                 "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
-                 --actor search,llm"
-            )));
+                 --actor search,llm",
+            );
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::{
     dataset, llm, open_bundle, read_bundle,
     search::filtered,
     systems::OpenedBundle,
-    unassisted,
+    unassisted, warn_of_stand_in,
 };
 use agent_index::IndexedBase;
 use agent_infer::{
@@ -23,7 +23,7 @@ use agent_infer::{
     bundle::{Bundle, BundleError, Fit},
 };
 use agent_kb::filter::Condition;
-use agent_retrieve::{Answer, Detail, Filtered, StandIn, check_query};
+use agent_retrieve::{Answer, Detail, Filtered, check_query};
 
 /// Number of nodes at the start of the ranking that `--explain` explains.
 const MAX_EXPLAINED: usize = 5;
@@ -194,9 +194,8 @@ impl Perform for Request {
         let text = check_query(&self.text)?;
         let Session { base, opened } = Session::open(&self.bundle, &self.options, app)?;
         let open_ms = began.elapsed().as_secs_f64() * 1e3;
-        let explained = if self.options.explain { MAX_EXPLAINED } else { 0 };
-        let (k, detail) =
-            (self.options.k.get(), Detail { explained_count: explained, paths: true });
+        let explained_count = if self.options.explain { MAX_EXPLAINED } else { 0 };
+        let (k, detail) = (self.options.k.get(), Detail { explained_count, paths: true });
         let mut answer = infer::answer(&base, &*opened.answers, text, k, detail)?;
         answer.timings.insert("open_ms", open_ms);
         unassisted(&answer, app);
@@ -209,10 +208,7 @@ impl Perform for Request {
 /// Warns if a program failed, and notifies the user if nothing in the question was recognised or no
 /// node matches.
 fn warn(answer: &Answer, app: &App) {
-    if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
-        app.watch.warning(&format!("a program failed: {reason}"));
-        app.watch.warning(&format!("the nodes come from {system} instead"));
-    }
+    warn_of_stand_in(answer, app);
     match (answer.analysis.recognised, answer.ranking().is_empty()) {
         (false, true) => app.watch.notice("nothing in the question was recognised"),
         (false, false) => app.watch.notice(

@@ -5,13 +5,12 @@ pub mod recorded;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use self::{found::Findings, recorded::RecordedRun};
-use crate::{App, AppError, Perform, Resources, Result, SandboxArgs, dataset, llm, named, routing};
+use crate::{App, Perform, Resources, Result, SandboxArgs, dataset, llm, named, refused, routing};
 use agent_dataset::{DatasetError, Split, load_split};
 use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
 use agent_train::Record;
@@ -71,7 +70,7 @@ impl Perform for Request {
         match (&self.model, &self.run) {
             (Some(model), None) if self.dataset.is_none() => of_model(model, app),
             (None, Some(run)) => of_run(self, run, app),
-            _ => Err(AppError::usage(anyhow!("name a run with --run, or a model with --model"))),
+            _ => refused("name a run with --run, or a model with --model"),
         }
     }
 }

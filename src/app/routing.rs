@@ -7,13 +7,14 @@ use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, router::features};
 use agent_optimize::{
-    journal::{Journal, JournalError, StepRecord},
+    journal::{Journal, JournalError},
+    record::body,
     trial::{TRIAL, Trial},
 };
 use agent_retrieve::eval::{Calibration, calibration};
 
 /// Name of the pool of queries whose trials are used.
-const VALIDATION: &str = "validation";
+pub(crate) const VALIDATION: &str = "validation";
 
 /// Reads the trials in a journal, in the order of its steps. Leaves out trials in an unknown
 /// format.
@@ -21,8 +22,7 @@ const VALIDATION: &str = "validation";
 /// # Errors
 /// If the journal cannot be read.
 pub fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
-    let trial = |step: StepRecord| serde_json::from_value(step.body).ok();
-    Ok(journal.steps()?.into_iter().filter(|step| step.kind == TRIAL).filter_map(trial).collect())
+    Ok(journal.steps()?.iter().filter(|step| step.kind == TRIAL).filter_map(body).collect())
 }
 
 /// For each query, takes the router's most probable category and checks whether the program of this

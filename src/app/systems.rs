@@ -6,12 +6,11 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use anyhow::anyhow;
 use clap::ValueEnum;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, Result, Watch, llm::Opened, named};
+use crate::{App, Explain, Result, Watch, llm::Opened, named, refused};
 use agent_index::IndexedBase;
 pub use agent_infer::STAND_IN;
 use agent_infer::{Runtime, bundle::Bundle};
@@ -62,7 +61,7 @@ impl SandboxArgs {
     /// If a request over a network asks to run programs in this process.
     pub fn places(self, app: &App) -> Result<Places> {
         if self.sandbox == Some(SandboxName::Rhai) && app.network.is_some() {
-            return Err(AppError::usage(anyhow!("a request over a network cannot choose rhai")))
+            return refused("a request over a network cannot choose rhai")
                 .hint("choose wasm, or leave it to the server");
         }
         let said = self.sandbox.map(|name| match name {
@@ -122,11 +121,10 @@ pub fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Creates an opener of systems, which runs their programs on `threads` threads, and returns the
-/// result of `open` with this opener.
+/// Creates an opener of systems, which runs their programs on all threads, and returns the result
+/// of `open` with this opener.
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
-    threads: usize,
     resources: &Resources,
     open: impl FnOnce(&Opener<'_>) -> Result<T, SystemError>,
 ) -> Result<T> {
@@ -135,7 +133,7 @@ fn with_opener<T>(
         assistant: resources.assistant.as_ref(),
         effort: resources.effort,
         no_known_answers: resources.no_known_answers,
-        threads,
+        threads: all_threads(),
         sandbox: &|origin| resources.places.of(origin),
         queries: &resources.queries,
         notice: &|told| resources.places.watch.notice(told),
@@ -191,21 +189,20 @@ pub fn open_system(
     base: &Arc<IndexedBase>,
     resources: &Resources,
 ) -> Result<Box<dyn Retriever>> {
-    with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
+    with_opener(base, resources, |opener| systems::open(name, opener))
 }
 
-/// Opens a runtime for programs of one origin, such as a bundle, with this many threads and a tool
-/// cache of its own.
+/// Opens a runtime for programs of one origin, such as a bundle, with threads and a tool cache of
+/// its own.
 ///
 /// # Errors
 /// As [`Opener::runtime`].
 pub fn open_runtime(
     base: &Arc<IndexedBase>,
-    threads: usize,
     resources: &Resources,
     origin: Origin<'_>,
 ) -> Result<Arc<Runtime>> {
-    with_opener(base, threads, resources, |opener| opener.runtime(origin))
+    with_opener(base, resources, |opener| opener.runtime(origin))
 }
 
 /// Reads the bundle that [`named::bundle_file`] finds, and checks its digest.
@@ -232,5 +229,5 @@ pub fn open_bundle(
     base: &Arc<IndexedBase>,
     resources: &Resources,
 ) -> Result<OpenedBundle> {
-    with_opener(base, all_threads(), resources, |opener| systems::bundle::open(bundle, opener))
+    with_opener(base, resources, |opener| systems::bundle::open(bundle, opener))
 }

@@ -3,54 +3,42 @@
 
 use crate::{App, Result, text};
 use agent_dataset::{
-    Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
+    self as dataset, Base, LabelledQuery, Split, ValuedQuery, load_split, load_test,
+    load_test_tenth, load_test_values,
 };
 
 /// Hint for requests over a network, which may not measure on the test split.
 pub const REMEDY: &str = "measure with `agent eval --split test`, which counts its openings";
 
-/// How much of the test split is read. Measuring on either part counts as opening the split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The whole test split.
-    Whole,
-    /// The tenth of the test split that is named `test-0.1`.
-    Tenth,
-}
-
-/// Loads the queries of the test split. Callers that show results on them must call [`count`];
-/// callers that only report the number of queries need not.
+/// Loads the queries of a split whose answers are nodes. Callers that show results on the test
+/// split or its tenth must call [`count`]; callers that only report the number of queries need not.
 ///
 /// # Errors
-/// If there is no test split, or it is damaged.
-pub fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
-    Ok(match part {
-        Part::Whole => load_test(base)?,
-        Part::Tenth => load_test_tenth(base)?,
+/// If there is no such split, or it is damaged.
+pub fn load(split: &Split, base: &Base) -> Result<Vec<LabelledQuery>> {
+    Ok(match split {
+        Split::Test => load_test(base)?,
+        Split::TestTenth => load_test_tenth(base)?,
+        other => load_split(base, other)?,
     })
 }
 
-/// Loads the queries of the test split whose answers are values. Callers that show results on them
-/// must call [`count`].
+/// Loads the queries of a split whose answers are values. Callers that show results on the test
+/// split or its tenth must call [`count`].
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
-    Ok(load_test_values(base, part == Part::Tenth)?)
-}
-
-/// Returns how much of the test split `split` names; `None` if it names another split.
-pub fn part(split: &Split) -> Option<Part> {
-    match split {
-        Split::Test => Some(Part::Whole),
-        Split::TestTenth => Some(Part::Tenth),
-        _ => None,
-    }
+pub fn load_values(split: &Split, base: &Base) -> Result<Vec<ValuedQuery>> {
+    Ok(match split {
+        Split::Test => load_test_values(base, false)?,
+        Split::TestTenth => load_test_values(base, true)?,
+        other => dataset::load_values(base, other)?,
+    })
 }
 
 /// Whether any of the splits is the test split or a part of the test split.
 pub fn is_among(splits: &[Split]) -> bool {
-    splits.iter().any(|split| part(split).is_some())
+    splits.iter().any(|split| matches!(split, Split::Test | Split::TestTenth))
 }
 
 /// Counts that a base's test split is opened. Returns how often it was opened so far, this time

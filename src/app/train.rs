@@ -115,32 +115,32 @@ impl ModelArgs {
         let checkpoint = dir.with_file_name(format!(".{name}.checkpoint"));
         let base = dataset::open(&dataset, app)?;
         let began = Instant::now();
-        let [train, val] =
-            [Split::Train, Split::Val].map(|split| load_split(&dataset.base, &split));
-        let (train, val) = (train?, val?);
+        let train = load_split(&dataset.base, &Split::Train)?;
+        let val = load_split(&dataset.base, &Split::Val)?;
         let source = Source::new(known, base.kb.fingerprint(), &train, &val);
         Ok(Training { name, dir, checkpoint, base, train, val, source, began })
     }
 }
 
 impl Training {
-    /// Returns the task for a trainer that works in epochs. With `resume`, it continues from the
-    /// checkpoint.
-    fn task<'a, S>(&'a self, settings: &'a S, resume: bool) -> Task<'a, S> {
-        let Self { dir, checkpoint, base, train, val, source, .. } = self;
-        Task { base, source, train, val, settings, dir, checkpoint, resume }
-    }
-
-    /// Calls `train` with a function that reports progress; returns its result. If training was
-    /// stopped and there is a checkpoint, the error has a hint on how to resume.
-    fn in_epochs<T>(
-        &self,
+    /// Calls `learn`, which trains in epochs, with the task and a function that reports progress.
+    /// With `resume`, training continues from the checkpoint. If training was stopped and there is
+    /// a checkpoint, the error has a hint on how to resume.
+    fn in_epochs<S, M, F>(
+        self,
+        settings: &S,
+        resume: bool,
         app: &App,
-        train: impl FnOnce(&(dyn Fn(Progress) + Sync)) -> Result<T, TrainError>,
-    ) -> Result<T> {
+        learn: F,
+    ) -> Result<Trained<M>>
+    where
+        F: FnOnce(&Task<'_, S>, &(dyn Fn(Progress) + Sync)) -> Result<Record<M>, TrainError>,
+    {
+        let Self { dir, checkpoint, base, train, val, source, .. } = &self;
+        let task = Task { base, source, train, val, settings, dir, checkpoint, resume };
         let progress = app.watch.progress_of("training", EPOCHS);
         let noticed = Mutex::new((Instant::now(), 0));
-        let trained = train(&|at| match at {
+        let record = learn(&task, &|at| match at {
             Progress::Preparing { done, total, .. } => {
                 progress.at("preparing", done as u64, total as u64);
             }
@@ -159,11 +159,11 @@ impl Training {
             Progress::Completing => progress.at("completing", 0, 1),
             Progress::Validated(look, of) => app.watch.notice(&epoch_line(&look, of)),
         });
-        match trained {
+        match record {
             Err(error @ TrainError::Stopped) if self.checkpoint.exists() => {
                 Err(error).hint("continue with the same options and --resume")
             }
-            trained => Ok(trained?),
+            record => Ok(self.trained(record?, app)),
         }
     }
 

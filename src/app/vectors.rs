@@ -54,8 +54,8 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     })?;
     drop(progress);
 
-    let splits = [Split::Train, Split::Val].map(|split| load_split(base, &split));
-    let labelled = splits.into_iter().chain([load_test(base)]);
+    let (train, val) = (load_split(base, &Split::Train), load_split(base, &Split::Val));
+    let labelled = [train, val, load_test(base)];
     let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, app)?;
     let file = dir.join("query_human_generated_eval").join(QUERIES);
     let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], app)?;

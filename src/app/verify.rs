@@ -7,12 +7,11 @@ mod replay;
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use self::drift::{DriftReport, Session};
-use crate::{App, AppError, Dataset, Explain, Perform, Result, SandboxArgs, dataset, named};
+use crate::{App, Dataset, Explain, Perform, Result, SandboxArgs, dataset, named, refused};
 use agent_dataset::DatasetError;
 use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, BundleError, Member};
@@ -112,7 +111,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         if self.accept_drift && app.network.is_some() {
-            return Err(AppError::usage(anyhow!("a request over a network cannot write a bundle")))
+            return refused("a request over a network cannot write a bundle")
                 .hint("accept the new data for this bundle with `agent verify BUNDLE --drift --accept-drift`");
         }
         match self.is_of_drift() {

@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.json {
         ctx.printer.json(&reply)?;
     } else if !prose.is_refused() {
-        reply.with_cited(|cited| print(prose, &reply.base.kb, cited, ctx))?;
+        print(prose, &reply.base.kb, &reply.cited(), ctx)?;
     }
     match prose.is_refused() {
         true => Err(anyhow!("no retrieved node supports an answer"))
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Prints the sentences, one per line, each with the ids of the nodes that it cites. Then prints
 /// the cited nodes, each with the reason for its retrieval.
-fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<Exit> {
+fn print(prose: &Prose, kb: &Kb, cited: &[HitRecord<'_>], ctx: &Context) -> Result<Exit> {
     let mut text = String::new();
     for sentence in &prose.sentences {
         let cites: Vec<String> =

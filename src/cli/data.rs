@@ -19,7 +19,7 @@ use agent_app::{
         facets,
         import::Reply,
         list, remove,
-        show::{self, OverviewRecord},
+        show::{self, Overview},
     },
     dataset,
 };
@@ -190,12 +190,12 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
 
 fn show(args: &OneJson<show::Request>, ctx: &Context) -> Result<Exit> {
     match args.request.perform(ctx)? {
-        show::Reply::Nodes(nodes) => node::show(&nodes.records(), args.json, ctx),
+        show::Reply::Nodes { nodes } => node::show(&nodes, args.json, ctx),
         show::Reply::Issues(summary) => {
             summary::issues(&args.request.name, &summary, args.json, ctx)
         }
-        show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview.record()),
-        show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview.record())),
+        show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview),
+        show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview)),
     }
 }
 
@@ -223,8 +223,8 @@ fn show_facets(args: &OneJson<facets::Request>, ctx: &Context) -> Result<Exit> {
     ctx.printer.table(&rows)
 }
 
-fn describe(shown: &OverviewRecord<'_>) -> String {
-    let counted = |counts: &BTreeMap<&str, u64>| {
+fn describe(shown: &Overview) -> String {
+    let counted = |counts: &BTreeMap<String, u64>| {
         let lines = counts
             .iter()
             .map(|(name, n)| format!("  {:>12}  {}\n", count(*n), plain(name, MAX_SHOWN)));
@@ -247,8 +247,8 @@ fn describe(shown: &OverviewRecord<'_>) -> String {
     });
     [
         format!("name        {}", shown.name),
-        format!("title       {}", plain(shown.title, MAX_SHOWN)),
-        format!("licence     {}", plain(shown.licence, MAX_SHOWN)),
+        format!("title       {}", plain(&shown.title, MAX_SHOWN)),
+        format!("licence     {}", plain(&shown.licence, MAX_SHOWN)),
         format!("languages   {}", shown.languages),
         format!("source      {}", shown.source),
         stark.unwrap_or_default(),

@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit, explain::report::Report};
 use agent_app::{
-    AppError, Explain, LlmArgs, Resources, Result, SandboxArgs, all_threads, dataset,
+    AppError, Explain, LlmArgs, Resources, Result, SandboxArgs, dataset,
     eval::queries::{self, Filter},
     explained::explain_all,
     llm, open_runtime, read_bundle, read_program,
@@ -173,7 +173,7 @@ fn open(
 ) -> Result<Explainer> {
     let llm = llm::open_if_configured(&args.llm, false, ctx)?;
     let resources = Resources::new(llm.as_ref(), args.sandbox.places(ctx)?, ctx);
-    let runtime_of = |origin| open_runtime(base, all_threads(), &resources, origin);
+    let runtime_of = |origin| open_runtime(base, &resources, origin);
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();

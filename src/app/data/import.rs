@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use anyhow::anyhow;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Perform, Result,
+    App, Perform, Result,
     dataset::{self, Input, TablesInput},
+    refused,
 };
 use agent_dataset::{
     Encoding, ImportOptions, ImportReport, Summary, stark,
@@ -130,27 +130,26 @@ impl Source {
             no_values: self.no_values,
         };
         let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
-        let usage = |message: String| Err(AppError::usage(anyhow!(message)));
         if self.mode.is_some() && self.format != Some(Format::Stark) {
-            return usage("--mode requires --format stark".to_owned());
+            return refused("--mode requires --format stark");
         }
-        if is_tables && !matches!(self.format, None | Some(Format::Tables)) {
-            return usage("--mapping and --nodes apply only to tables".to_owned());
-        }
-        for (is_given, option) in
-            [(self.encoding.is_some(), "--encoding"), (self.no_values, "--no-values")]
-        {
-            if is_given && !matches!(self.format, None | Some(Format::Tables)) {
-                return usage(format!("{option} applies only to tables"));
+        let may_be_tables = matches!(self.format, None | Some(Format::Tables));
+        for (is_given, options_apply) in [
+            (is_tables, "--mapping and --nodes apply"),
+            (self.encoding.is_some(), "--encoding applies"),
+            (self.no_values, "--no-values applies"),
+        ] {
+            if is_given && !may_be_tables {
+                return refused(format!("{options_apply} only to tables"));
             }
         }
         if self.edges.len() + self.nodes.len() > 0
             && (self.nodes.is_empty() || self.mapping.is_some())
         {
-            return usage("--edges requires --nodes, and --mapping excludes both".to_owned());
+            return refused("--edges requires --nodes, and --mapping excludes both");
         }
         if let Some(file) = self.questions.as_ref().filter(|file| !file.is_file()) {
-            return usage(format!("--questions: {} is not a file", file.display()));
+            return refused(format!("--questions: {} is not a file", file.display()));
         }
         let input = match (self.format, self.mode) {
             (None, _) if !is_tables => Input::Detected(tables),
@@ -220,7 +219,10 @@ impl Reply {
         let is_current = app.home.pending_version(name)?.is_none();
         let languages = languages(&Kb::open(&report.base.kb_dir())?);
         if !languages.is_english() {
-            app.watch.notice(&dataset::in_languages(languages));
+            app.watch.notice(&format!(
+                "languages: {languages}; word and name search supports them, while `agent ask`, \
+                 generated questions and question words in programs support English only"
+            ));
         }
         if !is_current {
             app.watch.notice(&dataset::waiting(name));

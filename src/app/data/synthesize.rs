@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Bounded, Explain, LlmArgs, Perform, Plan, Result, dataset, llm,
+    App, Bounded, Explain, LlmArgs, Perform, Plan, Result, dataset, llm, refused,
     synthesize::{QUERIES, SEED, keep, make, summary, watched},
 };
 use agent_ask::synthesize::synthesize as synthesize_tables;
@@ -201,10 +201,8 @@ impl Request {
         if self.actor == Actor::Words && self.llm.model.is_some() {
             app.watch.notice("no language model is used; add --actor llm to use it");
         }
-        let opened = match self.actor {
-            Actor::Llm => Some(llm::open(&self.llm, None, app)?),
-            Actor::Words => None,
-        };
+        let is_asked = self.actor == Actor::Llm;
+        let opened = is_asked.then(|| llm::open(&self.llm, None, app)).transpose()?;
         let requester = opened.as_ref().map(|opened| {
             let assistant = &opened.assistant;
             Requester::new(assistant.llm().clone(), assistant.prompts().clone())
@@ -253,8 +251,8 @@ impl Request {
     /// Makes questions over many nodes, whose answers are numbers, names, yes or no, or tables.
     fn over_many_nodes(&self, app: &App) -> Result<Reply> {
         if self.actor == Actor::Llm || self.templates.is_some() {
-            let why = "--kind table uses neither a language model nor templates";
-            return Err(AppError::usage(anyhow!(why))).hint("leave --actor and --templates out");
+            return refused("--kind table uses neither a language model nor templates")
+                .hint("leave --actor and --templates out");
         }
         if self.dry_run {
             return self.forecast(None, app);

@@ -6,17 +6,17 @@ use std::{
     time::Instant,
 };
 
-use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::import::{DRY_RUN, Source};
 use crate::{
-    App, AppError, Perform, Result,
+    App, Perform, Result,
     dataset::{self, Input},
     index::index_as_before,
+    refused,
 };
-use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update, Upsert};
+use agent_dataset::{Changes, ImportOptions, ImportReport, Summary, Update, Upsert};
 use agent_index::adopt;
 
 /// New data for a dataset that is already installed.
@@ -85,7 +85,11 @@ impl Perform for Request {
         let mut report = imported.report;
         let changes = report.changes.take().unwrap_or_default();
         if was_indexed && !dry_run {
-            index(&served, &report.base, app)?;
+            let is_same = served.record.fingerprint == report.base.record.fingerprint;
+            if is_same && served.version != report.base.version {
+                adopt(&served.index_dir(), &report.base.index_dir())?;
+            }
+            index_as_before(&served, app)?;
         }
         if dry_run {
             app.watch.notice(DRY_RUN);
@@ -107,20 +111,9 @@ impl Request {
             (None, Upsert { nodes: Some(_), .. } | Upsert { deleted: Some(_), .. }) => {
                 Ok((Path::new(""), Input::Upsert(changes), ImportOptions::default()))
             }
-            _ => Err(AppError::usage(anyhow!(
-                "give either all data with --from, or changes with --upsert and --delete"
-            ))),
+            _ => refused("give either all data with --from, or changes with --upsert and --delete"),
         }
     }
-}
-
-/// Indexes `base`, the new version, like `served`, the previous one, and makes it current. Reuses
-/// the previous index if nodes and edges are the same.
-fn index(served: &Base, base: &Base, app: &App) -> Result<()> {
-    if served.record.fingerprint == base.record.fingerprint && served.version != base.version {
-        adopt(&served.index_dir(), &base.index_dir())?;
-    }
-    index_as_before(served, app)
 }
 
 impl Serialize for Reply {

@@ -8,8 +8,8 @@ use std::{
 use anyhow::anyhow;
 use rayon::prelude::*;
 
-use crate::{App, AppError, Explain, Result, test_split};
-use agent_dataset::{Base, DatasetError, LabelledQuery, Split, load_split};
+use crate::{App, AppError, Explain, Result, refused, test_split};
+use agent_dataset::{Base, DatasetError, LabelledQuery, Split};
 use agent_retrieve::Retriever;
 use agent_systems::bundle;
 
@@ -44,8 +44,9 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
         return Err(AppError::usage(DatasetError::TestClosed.into())).hint(test_split::REMEDY);
     }
     match splits.iter().find(|split| matches!(split, Split::File(_))) {
-        Some(file) => Err(AppError::usage(anyhow!("there is no split \"{file}\"")))
-            .hint("give one of train, val, human"),
+        Some(file) => {
+            refused(format!("there is no split \"{file}\"")).hint("give one of train, val, human")
+        }
         None => Ok(()),
     }
 }
@@ -56,10 +57,7 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
 /// # Errors
 /// If a split or column does not exist, a query is in two splits, or no query is left.
 pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<LabelledQuery>> {
-    let load = |split: &Split| match test_split::part(split) {
-        Some(part) => test_split::load(part, base),
-        None => Ok(load_split(base, split)?),
-    };
+    let load = |split: &Split| test_split::load(split, base);
     let mut queries = of_splits(splits, load, |query| query.id)?;
     if queries.is_empty() {
         return Err(anyhow!("there are no queries in {}", joined(splits)).into());

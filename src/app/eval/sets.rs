@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{Measured, Result};
 use agent_dataset::LabelledQuery;
-use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
+use agent_retrieve::{
+    eval::{SEED, SetEvaluation, SetResult},
+    measure::Measurements,
+};
 
 /// Returns the set metrics of every system, over all queries and over the queries of each label.
 /// `labels[i]` is the label of `queries[i]`.
@@ -20,7 +23,8 @@ pub(super) fn figures(
     labels: Option<&[String]>,
 ) -> Result<Vec<SetFigures>> {
     let figures = measured.iter().map(|one| {
-        let answered = queries.iter().zip(one.rankings.iter().zip(&one.ends));
+        let Measurements { rankings, ends, .. } = &one.measurements;
+        let answered = queries.iter().zip(rankings.iter().zip(ends));
         let results: Vec<SetResult> = answered
             .map(|(query, (ranking, &end))| SetResult::new(query.id, ranking, end, &query.answers))
             .collect();

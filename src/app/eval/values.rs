@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     App, AppError, Dataset, Explain, Result, dataset, each,
-    measured::{invalid, invalid_line},
+    measured::{invalid, warn_of_failed, warn_of_invalid, warn_of_unassisted},
     plain, synthetic, test_split,
 };
-use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
+use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery};
 use agent_retrieve::{
     AssistFailure, Detail, Retriever,
     eval::{Latency, SEED, ValueEvaluation, ValueResult, statistics},
@@ -24,8 +24,6 @@ use agent_retrieve::{
 
 /// Number of nodes to request from a system in addition to the value.
 const DEPTH: usize = 20;
-/// Maximum number of failed queries that warnings list per system.
-const MAX_FAILED: usize = 5;
 /// Maximum number of wrong answers that verbose output lists per system.
 const MAX_WRONG: usize = 50;
 /// Maximum length, in characters, of a value in verbose output.
@@ -65,17 +63,9 @@ pub(super) fn measure(
         let answered = answered(name, &**system, &queries, app)?;
         let all = summary(&answered.iter().collect::<Vec<_>>())?;
         let unassisted = answered.iter().filter(|one| one.unassisted).count();
-        if unassisted > 0 {
-            app.watch.warning(&format!(
-                "{name}: the language model gave no usable reply for {unassisted} of {} queries; \
-                 these were answered without the model",
-                all.n
-            ));
-        }
+        warn_of_unassisted(name, unassisted, all.n, app);
         let invalid = invalid(answered.iter().filter(|one| one.outage).count(), all.n);
-        if let Some(why) = &invalid {
-            app.watch.warning(&invalid_line(name, why));
-        }
+        warn_of_invalid(name, invalid.as_deref(), app);
         figures.push(SystemFigures {
             unassisted: Some(unassisted).filter(|&n| n > 0),
             invalid,
@@ -99,10 +89,7 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
     if !request.filters.is_empty() {
         return Err(not_of_values());
     }
-    let load = |split: &Split| match test_split::part(split) {
-        Some(part) => test_split::load_values(part, base),
-        None => Ok(load_values(base, split)?),
-    };
+    let load = |split: &Split| test_split::load_values(split, base);
     let queries: Vec<ValuedQuery> = of_splits(&request.splits, load, |query| query.id)?;
     if queries.is_empty() {
         let splits = joined(&request.splits);
@@ -181,9 +168,7 @@ fn answered(
     })?;
     let pairs = || queries.iter().zip(&all);
     let failed = pairs().filter_map(|(query, one)| Some((query.id, one.failure.as_deref()?)));
-    for (id, why) in failed.take(MAX_FAILED) {
-        app.watch.warning(&format!("{name}: query {id} failed: {why}"));
-    }
+    warn_of_failed(name, failed, app);
     let wrong = pairs().filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
     for (ValuedQuery { id, text, value, .. }, given) in wrong.take(MAX_WRONG) {
         let right = plain(serde_json::to_string(value)?, MAX_SHOWN);

@@ -137,16 +137,17 @@ pub fn first_better(better: &Milestone) -> String {
 
 /// Describes the result of a sequential test, with its statistics.
 pub fn tested(proof: &Proof) -> String {
-    let (verdict, more) = match (proof.proven, proof.needed) {
-        (true, _) => ("proven", String::new()),
-        (_, Some(n)) => {
-            ("not proven", format!("; {n} more queries with such differences would prove it"))
+    let verdict = |proven: bool| if proven { "proven" } else { "not proven" };
+    let more = match proof.needed {
+        Some(n) if !proof.proven => {
+            format!("; {n} more queries with such differences would prove it")
         }
-        (_, None) => ("not proven", String::new()),
+        _ => String::new(),
     };
     let mut words = format!(
-        "{verdict}: all changes together: {:+.1} on {} of {} validation queries of changed \
+        "{}: all changes together: {:+.1} on {} of {} validation queries of changed \
          categories, e-value {:.1} of {:.1}, error rate {}{more}",
+        verdict(proof.proven),
         points(proof.difference),
         proof.n,
         proof.total,
@@ -155,9 +156,9 @@ pub fn tested(proof: &Proof) -> String {
         proof.error_rate
     );
     for one in &proof.categories {
-        let verdict = if one.proven { "proven" } else { "not proven" };
         words += &format!(
-            "; {verdict} by itself: {}: {:+.1} on {}, e-value {:.1} of {:.1}",
+            "; {} by itself: {}: {:+.1} on {}, e-value {:.1} of {:.1}",
+            verdict(one.proven),
             one.name,
             points(one.difference),
             one.n,

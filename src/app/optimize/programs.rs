@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{App, AppError, Explain, Result, SandboxArgs, read_program};
+use crate::{App, Explain, Result, SandboxArgs, read_program, refused};
 use agent_optimize::{
     OptimizeError,
     journal::Journal,
@@ -64,8 +64,9 @@ pub(super) fn read_programs(
     }
     let (given, most) = (files.len(), user::MAX_USER_PROGRAMS);
     if given > most {
-        let why = anyhow!("--program is given {given} times, more than {most}; leave some out");
-        return Err(AppError::usage(why));
+        return refused(format!(
+            "--program is given {given} times, more than {most}; leave some out"
+        ));
     }
     let sandbox = sandbox.places(app)?.of(Origin::Elsewhere);
     let workers = Workers::new(1).context("cannot start a thread for programs")?;

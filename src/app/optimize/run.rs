@@ -72,7 +72,11 @@ impl Run {
     ) -> Result<Run> {
         let dir = directory(request, &base.name, app)?;
         let journal = match request.resume {
-            true => resumed(&dir, programs)?,
+            true => {
+                let mut journal = Journal::resume(&dir)?;
+                go_on_with(programs, &dir, &mut journal)?;
+                journal
+            }
             false => begun(&dir, &config(request, start, &base.name, programs), programs)?,
         };
         let alone = forget_unless_alone(start.actors, &dir, &journal, app)?;
@@ -95,9 +99,8 @@ impl Run {
             Actors { search: false, .. } => format!("the llm actor (model {name})"),
             _ => format!("the search actor and the llm actor (model {name})"),
         };
-        match options.programs.len() {
-            0 => {}
-            n => actors += &format!(" and {n} of your programs"),
+        if !options.programs.is_empty() {
+            actors += &format!(" and {} of your programs", options.programs.len());
         }
         if options.llm_tools {
             actors += &format!(
@@ -151,12 +154,6 @@ fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
             anyhow!("{} already holds {MAX_RUNS} runs of \"{base}\", the maximum", runs.display())
         })
         .hint("remove some, or name another directory with --run DIR")
-}
-
-fn resumed(dir: &Path, programs: &[UserProgram]) -> Result<Journal> {
-    let mut journal = Journal::resume(dir)?;
-    go_on_with(programs, dir, &mut journal)?;
-    Ok(journal)
 }
 
 fn begun(dir: &Path, config: &Value, programs: &[UserProgram]) -> Result<Journal> {

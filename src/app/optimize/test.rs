@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{App, Benchmark, How, Measured, Result, STAND_IN, optimize::Session, test_split};
+use crate::{App, Benchmark, How, Measured, Result, optimize::Session, test_split};
+use agent_dataset::Split;
 use agent_infer::{BundleRetriever, Runtime, bundle::Bundle};
 use agent_retrieve::{
     Baseline, Retriever, System,
@@ -76,14 +77,13 @@ pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<O
         .with_assistant(assistant.filter(|_| bundle.asks()))
         .stoppable(app.stop.clone());
     let frozen = BundleRetriever::new(Arc::new(runtime), bundle)?;
-    let queries = test_split::load(test_split::Part::Whole, &data.base)?;
+    let queries = test_split::load(&Split::Test, &data.base)?;
     if queries.is_empty() {
         return Ok(None);
     }
     let openings = test_split::count(&data.base, app);
-    let stand_in = Baseline::new(data.indexed.clone(), STAND_IN);
-    let (base, how) = (&*data.indexed, How::default());
-    let benchmark = Benchmark { queries: &queries, base, stand_in: &stand_in, how };
+    let how = How::default();
+    let benchmark = Benchmark { queries: &queries, base: &data.indexed, how };
     let measured = |name: &str, system: &dyn Retriever| -> Result<Measured> {
         let measured = benchmark.measure(name, system, app)?;
         measured.warn(app);
@@ -93,7 +93,8 @@ pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<O
     let (mut baselines, mut p_values) = (Vec::new(), Vec::new());
     for system in System::ALL {
         let measured = measured(system.name(), &Baseline::new(data.indexed.clone(), system))?;
-        let versus = compare(&bundle.results, &measured.results, Metric::Mrr, SEED)?;
+        let results = &measured.measurements.results;
+        let versus = compare(&bundle.measurements.results, results, Metric::Mrr, SEED)?;
         p_values.push(versus.p);
         baselines.push(SystemOnTest::new(measured, Some(versus)));
     }

@@ -1,6 +1,6 @@
 //! Compares two programs: their source, parameters, answers and cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
@@ -11,7 +11,7 @@ use super::{
     measure::{Cost, Ground, On, compare, cost, ranks},
     sources::{Place, declared, find},
 };
-use crate::{App, MAX_SHOWN, Perform, Result, SandboxArgs, dataset, plain};
+use crate::{App, MAX_SHOWN, Perform, Result, SandboxArgs, dataset, plain, routing::VALIDATION};
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
 use agent_optimize::{
@@ -53,8 +53,8 @@ pub struct Request {
     #[serde(default)]
     pub ablate: bool,
     /// Run on these queries
-    #[arg(long, value_enum, value_name = "SPLIT", default_value_t = On::Val)]
-    #[serde(default = "validation")]
+    #[arg(long, value_enum, value_name = "SPLIT", default_value_t)]
+    #[serde(default)]
     #[schema(inline)]
     pub on: On,
     /// Run on all queries of the split, not only those that the router sends to the program
@@ -69,10 +69,6 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-}
-
-fn validation() -> On {
-    On::Val
 }
 
 /// The differences between two programs.
@@ -173,6 +169,18 @@ pub struct Effect {
     pub failure: Option<String>,
 }
 
+impl Effect {
+    /// Sets `alone`, the gain from the ranks `before` to those of the program with only this
+    /// change, or why that program does not run.
+    fn measure_alone(&mut self, before: &[f32], changed: Result<Vec<f32>, String>) -> Result<()> {
+        match changed {
+            Ok(ranks) => self.alone = Some(gain(before, &ranks)?),
+            Err(failure) => self.failure = Some(failure),
+        }
+        Ok(())
+    }
+}
+
 impl Perform for Request {
     const NAME: &'static str = "program_diff";
     const SUMMARY: &'static str = "Compare two programs: source, parameters and answers";
@@ -255,7 +263,7 @@ fn answers(
 /// not installed or has other validation queries than the run.
 fn queries_of(name: &str, sources: &Sources, app: &App) -> Option<Vec<LabelledQuery>> {
     let base = app.home.get(name).ok()?;
-    let pool = Pool::new("validation", load_split(&base, &On::Val.split()).ok()?);
+    let pool = Pool::new(VALIDATION, load_split(&base, &On::Val.split()).ok()?);
     let same = sources.validation.as_deref() == Some(pool.digest.as_str());
     same.then_some(pool.queries)
 }
@@ -318,12 +326,9 @@ fn effects(
         if hunk.comments {
             effect.failure = Some("changes comments only".to_owned());
         } else {
-            match changed_ranks(ground, &Program::new(&hunk.alone), &from.params, app)? {
-                Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
-                Err(failure) => effect.failure = Some(failure),
-            }
-            let next = changed_ranks(ground, &Program::new(&hunk.so_far), &from.params, app)?;
-            match next {
+            let alone = changed_ranks(ground, &Program::new(&hunk.alone), &from.params, app)?;
+            effect.measure_alone(before, alone)?;
+            match changed_ranks(ground, &Program::new(&hunk.so_far), &from.params, app)? {
                 Ok(ranks) => {
                     effect.after_others = Some(gain(&so_far, &ranks)?);
                     effect.together = std::mem::take(&mut waiting);
@@ -336,10 +341,7 @@ fn effects(
     }
     if from.params != to.params {
         let mut effect = Effect { change: "parameters\n".to_owned(), ..Effect::default() };
-        match changed_ranks(ground, &from.program, &to.params, app)? {
-            Ok(ranks) => effect.alone = Some(gain(before, &ranks)?),
-            Err(failure) => effect.failure = Some(failure),
-        }
+        effect.measure_alone(before, changed_ranks(ground, &from.program, &to.params, app)?)?;
         let whole = changed_ranks(ground, &to.program, &to.params, app)?;
         effect.after_others = whole.ok().map(|ranks| gain(&so_far, &ranks)).transpose()?;
         effect.together = waiting;
@@ -388,15 +390,10 @@ fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> 
 
 /// Returns the parameters whose values differ, sorted by name.
 fn changed(from: &BTreeMap<String, f64>, to: &BTreeMap<String, f64>) -> Vec<Changed> {
-    let gone = from.keys().filter(|name| !to.contains_key(*name));
-    let mut names: Vec<&String> = gone.chain(to.keys()).collect();
-    names.sort_unstable();
-    let names = names.into_iter().filter(|name| from.get(*name) != to.get(*name));
-    names
-        .map(|name| Changed {
-            name: name.clone(),
-            from: from.get(name).copied(),
-            to: to.get(name).copied(),
-        })
-        .collect()
+    let names: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    let changed = |name: &String| {
+        let (from, to) = (from.get(name).copied(), to.get(name).copied());
+        (from != to).then(|| Changed { name: name.clone(), from, to })
+    };
+    names.into_iter().filter_map(changed).collect()
 }

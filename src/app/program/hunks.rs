@@ -26,10 +26,8 @@ pub(super) fn hunks(from: &str, to: &str) -> Vec<Hunk> {
     let of = |lines: &[&str], range: std::ops::Range<usize>| -> Vec<String> {
         lines.get(range).unwrap_or_default().iter().map(|&line| ended(line)).collect()
     };
-    let changes: Vec<DiffOp> =
-        diff.ops().iter().filter(|op| !matches!(op, DiffOp::Equal { .. })).copied().collect();
+    let changes = diff.ops().iter().filter(|op| !matches!(op, DiffOp::Equal { .. }));
     changes
-        .iter()
         .map(|op| {
             let (gone, put) = (of(&old, op.old_range()), of(&new, op.new_range()));
             let signed = |sign: char, lines: &[String]| -> String {

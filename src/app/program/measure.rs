@@ -24,12 +24,13 @@ use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 
 /// Split of the queries that programs are compared on; never the test split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
     /// Training queries
     Train,
     /// Validation queries
+    #[default]
     Val,
 }
 
@@ -163,7 +164,7 @@ impl Ground {
         let compiled =
             runtime.compile(program).with_context(|| format!("program {id} does not run"))?;
         each(&self.queries, id, "nothing was compared", app, |query| {
-            let (ranking, usage, failed): (Ranking, _, _) =
+            let (ranking, usage, failed) =
                 match runtime.run(&compiled, params, &query.text, None)? {
                     Ok(outcome) => (outcome.ranking, outcome.usage, false),
                     Err(failure) => (runtime.default_ranking(&query.text)?, failure.usage, true),
@@ -197,13 +198,6 @@ pub fn cost(answers: &[Answer]) -> Cost {
 pub fn compare(from: &[f32], to: &[f32]) -> Result<Comparison> {
     let differences: Vec<f64> =
         from.iter().zip(to).map(|(from, to)| f64::from(*to) - f64::from(*from)).collect();
-    Ok(Comparison {
-        n: differences.len(),
-        difference: mean(to) - mean(from),
-        ci95: statistics::bootstrap_interval(&differences, SEED)?,
-        p: statistics::randomization_p(&differences, SEED)?,
-        wins: differences.iter().filter(|difference| **difference > 0.0).count(),
-        losses: differences.iter().filter(|difference| **difference < 0.0).count(),
-        ties: differences.iter().filter(|difference| **difference == 0.0).count(),
-    })
+    let difference = mean(to) - mean(from);
+    Ok(Comparison { difference, ..Comparison::of_differences(&differences, SEED)? })
 }

@@ -10,20 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::{
-    App, AppError, LlmArgs, Perform, Result, SandboxArgs, Top, dataset, llm, read_program,
-};
+use crate::{App, LlmArgs, Perform, Result, SandboxArgs, Top, dataset, llm, read_program, refused};
 use agent_index::IndexedBase;
 use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::check_query;
 use agent_sandbox::{
-    Code, CompiledProgram, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Usage,
-    Workers, program::Program,
+    Code, CompiledProgram, Failure, FailureKind, Limits, Origin, Outcome, Place, Position, Workers,
+    program::Program,
 };
 use agent_tools::ToolCache;
 
@@ -79,12 +77,8 @@ fn parse_params(text: &str) -> Result<ParamValues, String> {
 pub struct Reply {
     /// The program's ranking and resource usage, or its failure.
     pub outcome: Result<Outcome, Failure>,
-    run: Option<Run>,
-}
-
-/// A compiled program, and the runtime on whose base it ran.
-struct Run {
-    runtime: Arc<Runtime>,
+    /// The runtime that ran the program; `None` if the program could not be read.
+    runtime: Option<Arc<Runtime>>,
     /// The compiled program; kept because freeing it may take long.
     _compiled: Option<CompiledProgram>,
 }
@@ -92,7 +86,7 @@ struct Run {
 impl Reply {
     /// Returns the base that the program ran on; `None` if the program could not be read.
     pub fn base(&self) -> Option<&Arc<IndexedBase>> {
-        self.run.as_ref().map(|run| run.runtime.base())
+        self.runtime.as_ref().map(|runtime| runtime.base())
     }
 }
 
@@ -108,35 +102,26 @@ impl Serialize for Reply {
             usage: Value,
             output: &'a str,
         }
-        let usage = |usage: &Usage| {
-            json!({
+        let failure = self.outcome.as_ref().err();
+        let (ranking, usage, output): (&[_], _, _) = match &self.outcome {
+            Ok(outcome) => (&outcome.ranking, &outcome.usage, &outcome.output),
+            Err(failure) => (&[], &failure.usage, &failure.output),
+        };
+        Record {
+            status: if failure.is_some() { "error" } else { "ok" },
+            kind: failure.map(|failure| failure.kind.name()),
+            message: failure.map(|failure| failure.message.as_str()),
+            position: failure.and_then(|failure| failure.position),
+            ranking,
+            usage: json!({
                 "operations": usage.operations,
                 "tool_calls": usage.tool_calls,
                 "ms": usage.ms,
                 "peak_bytes": usage.peak_bytes,
-            })
-        };
-        let record = match &self.outcome {
-            Ok(outcome) => Record {
-                status: "ok",
-                kind: None,
-                message: None,
-                position: None,
-                ranking: &outcome.ranking,
-                usage: usage(&outcome.usage),
-                output: &outcome.output,
-            },
-            Err(failure) => Record {
-                status: "error",
-                kind: Some(failure.kind.name()),
-                message: Some(&failure.message),
-                position: failure.position,
-                ranking: &[],
-                usage: usage(&failure.usage),
-                output: &failure.output,
-            },
-        };
-        record.serialize(out)
+            }),
+            output,
+        }
+        .serialize(out)
     }
 }
 
@@ -149,20 +134,21 @@ impl Perform for Request {
         let query = check_query(&self.query)?;
         let program = match self.program(app)? {
             Ok(program) => program,
-            Err(failure) => return Ok(Reply { outcome: Err(failure), run: None }),
+            Err(failure) => {
+                return Ok(Reply { outcome: Err(failure), runtime: None, _compiled: None });
+            }
         };
         let (runtime, place) = self.runtime(app)?;
         // The first search also loads the index, which is not part of the program's time.
         runtime.candidates(query)?;
         if let Err(failure) = warm_up(&runtime, &program, place, app) {
-            let run = Some(Run { runtime, _compiled: None });
-            return Ok(Reply { outcome: Err(failure), run });
+            return Ok(Reply { outcome: Err(failure), runtime: Some(runtime), _compiled: None });
         }
         let (mut outcome, compiled) = self.attempt(&runtime, &program, query)?;
         if let (Ok(outcome), Some(k)) = (&mut outcome, self.k) {
             outcome.ranking.truncate(k.get());
         }
-        Ok(Reply { outcome, run: Some(Run { runtime, _compiled: compiled }) })
+        Ok(Reply { outcome, runtime: Some(runtime), _compiled: compiled })
     }
 }
 
@@ -178,7 +164,7 @@ impl Request {
                 let failed = |why: &str| Failure::new(FailureKind::Parse, why, &limits);
                 Ok(read_program(file).map_err(|why| failed(&why.to_string())))
             }
-            _ => Err(AppError::usage(anyhow!("give a program, either its file or its source"))),
+            _ => refused("give a program, either its file or its source"),
         }
     }
 

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, MAX_SHOWN, Result, named, plain, read_bundle};
+use crate::{App, Explain, MAX_SHOWN, Result, named, plain, read_bundle, refused};
 use agent_infer::bundle::reading::Phrasing;
 use agent_optimize::{
     journal::PREFIX_DIGITS,
@@ -60,7 +60,7 @@ impl Place {
     fn given(&self) -> Result<&Path> {
         match (&self.run, &self.bundle) {
             (Some(given), None) | (None, Some(given)) => Ok(given),
-            _ => Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
+            _ => refused("give --run RUN or --bundle BUNDLE"),
         }
     }
 }

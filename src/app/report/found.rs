@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    App, Benchmark, Explain, How, Measured as System, Resources, Result, STAND_IN, all_threads,
+    App, Benchmark, Explain, How, Measured as System, Resources, Result,
     explained::{Group, explain_all, points},
     open_bundle, open_runtime,
     optimize::{
@@ -69,9 +69,8 @@ impl Measured {
         resources: &Resources,
         app: &App,
     ) -> Result<Measured> {
-        let stand_in = Baseline::new(base.clone(), STAND_IN);
-        let (queries, how) = (queries.as_slice(), How::default());
-        let benchmark = Benchmark { queries, base, stand_in: &stand_in, how };
+        let queries = queries.as_slice();
+        let benchmark = Benchmark { queries, base, how: How::default() };
         let opened = open_bundle(bundle, base, resources)?;
         let frozen = benchmark.measure("bundle", &*opened.answers, app)?;
         if let Some(why) = frozen.invalid() {
@@ -84,7 +83,7 @@ impl Measured {
             systems.push(benchmark.measure(system.name(), &baseline, app)?);
         }
         let origin = Origin::Bundle(&bundle.digest);
-        let runtime = open_runtime(base, all_threads(), resources, origin)?;
+        let runtime = open_runtime(base, resources, origin)?;
         let explainer =
             Explainer::for_bundle(runtime, bundle).context("the bundle cannot be run")?;
         let explained = explain_all(&explainer, queries, app)?;
@@ -233,11 +232,12 @@ fn figures(bundle: &Bundle, measured: Option<&Measured>) -> Vec<(String, String)
 /// of the system, with interval; empty for the bundle.
 fn systems(measured: &Measured) -> Result<Vec<Value>> {
     let Some(bundle) = measured.systems.first() else { return Ok(Vec::new()) };
+    let bundle_results = &bundle.measurements.results;
     let row = |system: &System| {
         let (means, ci95) = (&system.evaluation.means, &system.evaluation.ci95);
         let shown = |metric: Metric| percent(means.get(metric), ci95.get(metric));
         let versus = (system.system != bundle.system)
-            .then(|| compare(&bundle.results, &system.results, Metric::Mrr, SEED))
+            .then(|| compare(bundle_results, &system.measurements.results, Metric::Mrr, SEED))
             .transpose()?;
         Ok(json!({
             "name": system.system,
@@ -287,16 +287,16 @@ fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Value {
 fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     let dataset = config.get("dataset").and_then(Value::as_str).unwrap_or_default();
     let (run, begun) = (run.display(), begun_with(config));
-    let mut commands = vec![format!("agent optimize --dataset {dataset} {begun} --run NEW_DIR")];
-    if let Some(bundle) = bundle.map(Path::display) {
-        commands.push(format!("agent verify {bundle} --dataset {dataset}"));
-        commands.push(format!("agent explain --bundle {bundle} --dataset {dataset}"));
-        commands
-            .push(format!("agent query --bundle {bundle} --dataset {dataset} \"...\" --explain"));
-    } else {
-        commands.push(format!("agent optimize --dataset {dataset} --run {run} --resume"));
+    let begin = format!("agent optimize --dataset {dataset} {begun} --run NEW_DIR");
+    match bundle.map(Path::display) {
+        Some(bundle) => vec![
+            begin,
+            format!("agent verify {bundle} --dataset {dataset}"),
+            format!("agent explain --bundle {bundle} --dataset {dataset}"),
+            format!("agent query --bundle {bundle} --dataset {dataset} \"...\" --explain"),
+        ],
+        None => vec![begin, format!("agent optimize --dataset {dataset} --run {run} --resume")],
     }
-    commands
 }
 
 /// Returns the options of `agent optimize` that begin a run with this configuration. The user's

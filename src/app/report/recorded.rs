@@ -2,6 +2,7 @@
 //! how programs are found.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
 };
@@ -9,6 +10,7 @@ use std::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::routing::VALIDATION;
 use agent_infer::ParamValues;
 use agent_optimize::{
     BUNDLE_FILE, Decision,
@@ -28,8 +30,6 @@ const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
 /// Approximate maximum number of points in a curve.
 const MAX_POINTS: usize = 400;
-/// Name of the pool of validation queries in trials.
-const VALIDATION: &str = "validation";
 /// Kind of the steps in the journal that improve programs, and name of the part of a run that holds
 /// them.
 const IMPROVEMENT: (&str, &str) = ("parent", "improving programs");
@@ -173,7 +173,6 @@ pub fn now(dir: &Path) -> Result<RunNow, JournalError> {
 fn standing(dir: &Path, record: Record) -> RunNow {
     let timing = Timing::read(dir);
     let times = record.times();
-    let kinds = record.kinds();
     let done = done(&record);
     let bundle = record.bundle();
     let categories = record.standings(bundle.as_ref());
@@ -193,7 +192,7 @@ fn standing(dir: &Path, record: Record) -> RunNow {
         pid: record.pid,
         paused: record.paused.clone(),
         steps: record.steps.len(),
-        kinds: kinds.into_iter().map(|(kind, n)| (kind.to_owned(), n)).collect(),
+        kinds: record.kinds().into_iter().map(|(kind, n)| (kind.to_owned(), n)).collect(),
         tested,
         accepted,
         programs: record.categories.len(),
@@ -305,9 +304,8 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
             best_on,
         })
         .collect();
-    archive.sort_by(|one, other| {
-        other.best_on.cmp(&one.best_on).then_with(|| one.program.cmp(&other.program))
-    });
+    // Stable: ties stay ordered by program.
+    archive.sort_by_key(|of| Reverse(of.best_on));
     (curve.map(|(_, point)| point).collect(), archive)
 }
 

@@ -170,9 +170,9 @@ impl Request {
             rate: self.rate.map_or(known.rate, |rate| rate.0),
             ..known
         };
-        let task = training.task(&settings, self.resume);
-        let record = training.in_epochs(app, |report| dense::train(&task, report, &app.stop))?;
-        Ok(training.trained(record, app))
+        training.in_epochs(&settings, self.resume, app, |task, report| {
+            dense::train(task, report, &app.stop)
+        })
     }
 
     /// Fine-tunes the sentence encoder whose files are in `dir`.
@@ -196,19 +196,16 @@ impl Request {
             max_tokens,
             ..known
         };
-        let task = training.task(&settings, self.resume);
-        let record =
-            training.in_epochs(app, |report| dense::tune(&task, &encoder, report, &app.stop))?;
-        Ok(training.trained(record, app))
+        training.in_epochs(&settings, self.resume, app, |task, report| {
+            dense::tune(task, &encoder, report, &app.stop)
+        })
     }
 }
 
 /// Fails if `given` is set: `option` is for another kind of encoder, named `encoder`.
 fn refuse<T>(option: &str, given: Option<T>, encoder: &str) -> Result<()> {
-    match given {
-        Some(_) => {
-            Err(anyhow!("{option} is an option of --encoder {encoder}; leave it out").into())
-        }
-        None => Ok(()),
+    if given.is_some() {
+        return Err(anyhow!("{option} is an option of --encoder {encoder}; leave it out").into());
     }
+    Ok(())
 }

@@ -76,8 +76,8 @@ impl Perform for Request {
             seed: self.seed,
             ..Settings::default()
         };
-        let task = training.task(&settings, self.resume);
-        let record = training.in_epochs(app, |report| graph::train(&task, report, &app.stop))?;
-        Ok(training.trained(record, app))
+        training.in_epochs(&settings, self.resume, app, |task, report| {
+            graph::train(task, report, &app.stop)
+        })
     }
 }

@@ -174,10 +174,7 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
         let ranks: Vec<f32> =
             queries.iter().filter_map(|&query| replayed.ranks.get(query)).copied().collect();
         let stated_mrr = category.validation.as_ref().map(|score| score.mrr);
-        let ci95 = match ranks.is_empty() {
-            true => None,
-            false => Some(interval(&ranks, seed)?),
-        };
+        let ci95 = (!ranks.is_empty()).then(|| interval(&ranks, seed)).transpose()?;
         let lost = stated_mrr.zip(ci95).is_some_and(|(stated, now)| is_lost(stated, &ranks, now));
         Ok(CategoryDrift {
             name: category.name.clone(),

@@ -12,7 +12,7 @@ use std::{
 use rayon::prelude::*;
 
 use super::Check;
-use crate::{App, Resources, Result, all_threads, each, llm, open_runtime, systems::Places};
+use crate::{App, Resources, Result, each, llm, open_runtime, systems::Places};
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_infer::{
@@ -84,7 +84,7 @@ pub(super) fn replay(
     app: &App,
 ) -> Result<Option<Replay>> {
     let origin = Origin::Bundle(&bundle.digest);
-    let runtime = open_runtime(base, all_threads(), resources, origin)?;
+    let runtime = open_runtime(base, resources, origin)?;
     let compiled: Result<Vec<CompiledProgram>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };

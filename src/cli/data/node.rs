@@ -2,7 +2,7 @@
 //! id.
 
 use crate::{Context, Exit, data::MAX_SHOWN, plain};
-use agent_app::{Result, count, data::show::NodeRecord};
+use agent_app::{Result, count, data::show::Node};
 
 /// Maximum number of characters to show for a field.
 const MAX_FIELD: usize = 2_000;
@@ -11,7 +11,7 @@ const MAX_FIELD: usize = 2_000;
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn show(nodes: &[NodeRecord<'_>], json: bool, ctx: &Context) -> Result<Exit> {
+pub(super) fn show(nodes: &[Node], json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         return ctx.printer.json_lines(nodes);
     }
@@ -19,11 +19,11 @@ pub(super) fn show(nodes: &[NodeRecord<'_>], json: bool, ctx: &Context) -> Resul
     ctx.printer.text(&texts.join("\n"))
 }
 
-fn text_of(shown: &NodeRecord<'_>) -> String {
+fn text_of(shown: &Node) -> String {
     let mut lines = vec![
         format!("id    {}", plain(&shown.key, MAX_SHOWN)),
-        format!("type  {}", plain(shown.node_type, MAX_SHOWN)),
-        format!("name  {}", plain(shown.name, MAX_SHOWN)),
+        format!("type  {}", plain(&shown.node_type, MAX_SHOWN)),
+        format!("name  {}", plain(&shown.name, MAX_SHOWN)),
     ];
     lines.extend(
         shown.fields.iter().map(|(field, text)| {
@@ -39,7 +39,7 @@ fn text_of(shown: &NodeRecord<'_>) -> String {
         let first = first.collect::<Vec<_>>().join(", ");
         let more = if of.count > of.first.len() { ", ..." } else { "" };
         let n = count(of.count as u64);
-        lines.push(format!("  {arrow} {} ({n}): {first}{more}", plain(of.relation, MAX_SHOWN)));
+        lines.push(format!("  {arrow} {} ({n}): {first}{more}", plain(&of.relation, MAX_SHOWN)));
     }
     lines.join("\n") + "\n"
 }

@@ -124,7 +124,7 @@ fn run(
     ids: DocIds<'_>,
 ) -> anyhow::Result<()> {
     let tag = &tag(&measured.system);
-    for (query, ranking) in queries.iter().zip(&measured.rankings) {
+    for (query, ranking) in queries.iter().zip(&measured.measurements.rankings) {
         trec::write_run(out, ids, query.id, ranking, tag)?;
     }
     Ok(())
@@ -145,7 +145,7 @@ fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     let names = Metric::ALL.map(Metric::name);
     csv.write_record(["system", "query_id", "failure", "latency_ms"].iter().chain(&names))?;
     for one in measured {
-        for result in &one.results {
+        for result in &one.measurements.results {
             let mut row = vec![one.system.clone(), result.query_id.to_string()];
             row.push(result.failure.clone().unwrap_or_default());
             row.push(result.latency_ms.to_string());

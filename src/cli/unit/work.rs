@@ -14,8 +14,8 @@ use crate::{
     query::batch::{self, Session},
 };
 use agent_app::{
-    Explain, Resources, Result, STAND_IN, SandboxArgs, all_threads, dataset, llm, open_bundle,
-    open_runtime, open_system,
+    Explain, Resources, Result, STAND_IN, SandboxArgs, dataset, llm, open_bundle, open_runtime,
+    open_system,
     unit::{Kind, Task, evaluate::Evaluation},
 };
 use agent_ground::units::Units;
@@ -183,7 +183,7 @@ impl<'a> Bench<'a> {
                     Some((_, runtime)) => runtime,
                     None => {
                         let (base, resources) = self.indexed(&task, None)?;
-                        open_runtime(&base, all_threads(), &resources, Origin::Elsewhere)?
+                        open_runtime(&base, &resources, Origin::Elsewhere)?
                     }
                 };
                 self.runtime = Some((task.fingerprint.clone(), runtime.clone()));
