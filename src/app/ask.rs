@@ -12,7 +12,7 @@ use crate::{
     query, read_bundle, refused, search,
 };
 use agent_ask::{
-    Analyst, AskError, AskReading, AskRecord, Helps, ReadingsRecord, answer::Answered,
+    Analyst, AskError, AskReading, AskRecord, Helps, answer::Answered, readings_record,
 };
 use agent_index::IndexedBase;
 use agent_retrieve::{Detail, check_query};
@@ -129,7 +129,7 @@ impl Serialize for Reply {
                 AskRecord::new(question, answered, &base.kb, usize::MAX, *ms).serialize(out)
             }
             Reply::Readings { question, readings, ms } => {
-                ReadingsRecord::new(question, readings, *ms).serialize(out)
+                readings_record(question, readings, *ms).serialize(out)
             }
             Reply::Bundle(ranking) => ranking.serialize(out),
         }
@@ -210,7 +210,7 @@ impl Request {
                 return Err(error).hint("--effort 0 answers without a language model");
             }
             Err(error @ AskError::Declined(_)) => {
-                let by_rules = analyst.ask_with(question, reading, None);
+                let by_rules = analyst.ask_with(question, reading, None, |_| ());
                 return match by_rules {
                     Ok(_) | Err(AskError::Ambiguous(_)) => {
                         Err(error).hint("--effort 0 answers by rules, without a language model")

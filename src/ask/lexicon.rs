@@ -188,6 +188,11 @@ impl Cue {
     pub(crate) fn is_test(self) -> bool {
         matches!(self, Self::Relate | Self::Correlate | Self::Ranks | Self::Spread | Self::Normal)
     }
+
+    /// Whether the phrase asks for a maximum or minimum.
+    pub(crate) fn is_extreme(self) -> bool {
+        matches!(self, Self::High | Self::Low | Self::Best(..) | Self::Most | Self::Fewest)
+    }
 }
 
 const PRICE: &[&str] = &["price", "cost"];

@@ -46,7 +46,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use model::{ASK_ASKS, ASK_ROLE};
-pub use record::{AskRecord, ReadingsRecord, RefusalRecord};
+pub use record::{AskRecord, readings_record, refusal_record};
 pub use run::words::row_json;
 
 use crate::{
@@ -250,25 +250,17 @@ impl Analyst {
     /// [`AskError`]. An unusable reply of the model is not an error: the rules answer instead. A
     /// failed request to the model is [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
-        self.ask_as(question, None)
+        self.ask_noting(question, None, |_| ())
     }
 
     /// Answers a question in the reading with number `reading`, from 1, in the order of the
-    /// readings in [`AskError::Ambiguous`]. With `None`, all readings must have the same answer.
+    /// readings in [`AskError::Ambiguous`]. With `None`, all readings must have the same answer. If
+    /// the replies of the language model are unusable and the rules fail too, returns the error of
+    /// the rules. Also calls `unusable` with the reason why the replies are unusable, on one line.
     ///
     /// # Errors
     /// As [`ask`](Self::ask); [`AskError::NoReading`] if the question has fewer than `reading`
     /// readings.
-    pub fn ask_as(&self, question: &str, reading: Option<usize>) -> Result<Answered, AskError> {
-        self.ask_noting(question, reading, |_| ())
-    }
-
-    /// Answers as [`ask_as`](Self::ask_as). If the replies of the language model are unusable and
-    /// the rules fail too, returns the error of the rules. Also calls `unusable` with the reason
-    /// why the replies are unusable, on one line.
-    ///
-    /// # Errors
-    /// As [`ask_as`](Self::ask_as).
     pub fn ask_noting(
         &self,
         question: &str,
@@ -276,24 +268,15 @@ impl Analyst {
         unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
         let model = self.model.as_ref().map(|(assistant, helps)| (assistant, *helps));
-        self.answer(question, reading, model, unusable)
+        self.ask_with(question, reading, model, unusable)
     }
 
-    /// Answers as [`ask_as`](Self::ask_as), but with `model` instead of the analyst's own language
-    /// model; `None` answers by rules only.
+    /// Answers as [`ask_noting`](Self::ask_noting), but with `model` instead of the analyst's own
+    /// language model; `None` answers by rules only.
     ///
     /// # Errors
-    /// As [`ask_as`](Self::ask_as).
+    /// As [`ask_noting`](Self::ask_noting).
     pub fn ask_with(
-        &self,
-        question: &str,
-        reading: Option<usize>,
-        model: Option<(&Arc<Assistant>, Helps)>,
-    ) -> Result<Answered, AskError> {
-        self.answer(question, reading, model, |_| ())
-    }
-
-    fn answer(
         &self,
         question: &str,
         reading: Option<usize>,

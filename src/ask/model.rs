@@ -31,7 +31,7 @@ use agent_index::excerpt::text_about;
 use agent_infer::RequestBounds;
 use agent_kb::{
     Kb, NodeId, TypeId,
-    table::{Budget, Column, ColumnKind, of_texts},
+    table::{Budget, Column, of_texts},
 };
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
@@ -237,7 +237,7 @@ impl<'a> Model<'a> {
                     "{}.{}: {}{}, in {} of {}{}{}{}",
                     kb.type_name(kind),
                     kb.field_name(sample.field),
-                    kind_name(sample.kind),
+                    sample.kind.name(),
                     sample.unit.as_deref().map_or(String::new(), |unit| format!(" in {unit}")),
                     sample.filled,
                     sample.seen,
@@ -376,17 +376,6 @@ impl<'a> Model<'a> {
             }
         }
         Ok((cells, unread))
-    }
-}
-
-fn kind_name(kind: ColumnKind) -> &'static str {
-    match kind {
-        ColumnKind::Number => "number",
-        ColumnKind::Year => "year",
-        ColumnKind::Date => "date",
-        ColumnKind::Category => "category",
-        ColumnKind::Categories => "several categories",
-        ColumnKind::Text => "text",
     }
 }
 

@@ -419,6 +419,11 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
+    /// Returns the index of the column of a field of the rows; adds the column if it is missing.
+    fn field_column(&mut self, field: FieldId) -> usize {
+        self.column(ColumnSpec::Field(field))
+    }
+
     /// Whether a mention follows `how many` or `number of`.
     fn is_count_of(&self, at: usize) -> bool {
         matches!(self.cue_beside(at, -1), Some(Cue::HowMany | Cue::NumberOf))
@@ -452,8 +457,7 @@ impl Reading<'_> {
         let rows = self.kb.type_name(self.rows);
         let column = match number.what {
             Bounded::Mention(at) if self.is_time(at) && is_year(number.number) => {
-                let field = self.said_time_field(Some(at))?;
-                self.column(ColumnSpec::Field(field))
+                self.field_column(self.said_time_field(Some(at))?)
             }
             Bounded::Mention(at) => {
                 let column = self.number_column(at)?.or_else(|| self.number_called(at));
@@ -461,10 +465,7 @@ impl Reading<'_> {
                 let none = || missing(format!("no number called {said:?} is known for {rows}"));
                 column.map_or_else(none, Ok)?
             }
-            Bounded::Year => {
-                let field = self.time_field()?;
-                self.column(ColumnSpec::Field(field))
-            }
+            Bounded::Year => self.field_column(self.time_field()?),
             Bounded::Implied(names) => {
                 let Some(field) = self.implied_or_dated(self.rows, names) else {
                     let what = names.first().unwrap_or(&"value");
@@ -473,7 +474,7 @@ impl Reading<'_> {
                 if self.kind_of(field) == Some(ColumnKind::Date) && !is_year(number.number) {
                     return missing("dates can only be bounded by years");
                 }
-                self.column(ColumnSpec::Field(field))
+                self.field_column(field)
             }
         };
         let column = match &number.unit {
@@ -503,8 +504,7 @@ impl Reading<'_> {
         // All such fields fit equally, however long their names are.
         let fields: Vec<(FieldId, f32)> =
             samples.map(|sample| sample.field).filter(says).map(|field| (field, 1.0)).collect();
-        let spec = ColumnSpec::Field(self.field(&fields, true)?);
-        Some(self.column(spec))
+        Some(self.field_column(self.field(&fields, true)?))
     }
 
     /// Returns the question's folded words that do not belong to names of nodes or values, in
@@ -535,7 +535,7 @@ impl Reading<'_> {
             Some(unit) => return missing(format!("{name:?} is in {unit}, not in {said}")),
             None => self.assumed.push(format!("{name:?} has no unit; taken as {said}")),
         }
-        Ok(self.column(ColumnSpec::Field(field)))
+        Ok(self.field_column(field))
     }
 
     /// Returns the folded words of a mention, separated by spaces.

@@ -66,41 +66,22 @@ struct Row<'a> {
     cells: Vec<Json>,
 }
 
-/// JSON record of an ambiguous question, with the readings of the question.
-#[derive(Serialize)]
-pub struct ReadingsRecord<'a> {
-    question: &'a str,
-    /// Always null, because there is no single answer.
-    answer: Option<()>,
-    reason: String,
-    readings: &'a [AskReading],
-    ms: f64,
+/// Returns the JSON record of an ambiguous question, with the readings of the question. There is no
+/// single answer. `ms` is the time that the question took, in milliseconds.
+pub fn readings_record(question: &str, readings: &[AskReading], ms: f64) -> Json {
+    let reason = format!("the question can be read in {} ways", readings.len());
+    json!({"question": question, "answer": null, "reason": reason, "readings": readings, "ms": ms})
 }
 
-impl<'a> ReadingsRecord<'a> {
-    /// Builds the record; `ms` is the time that the question took, in milliseconds.
-    pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
-        let reason = format!("the question can be read in {} ways", readings.len());
-        Self { question, answer: None, reason, readings, ms }
-    }
-}
-
-/// JSON record of a question that has no answer.
-#[derive(Serialize)]
-pub struct RefusalRecord<'a> {
-    question: &'a str,
-    /// Always null.
-    answer: Option<()>,
-    reason: String,
-    not_understood: &'a [String],
-}
-
-impl<'a> RefusalRecord<'a> {
-    /// Builds the record from a question and the error that answering it caused.
-    pub fn new(question: &'a str, error: &'a AskError) -> Self {
-        let (reason, not_understood) = (error.to_string(), error.not_understood());
-        Self { question, answer: None, reason, not_understood }
-    }
+/// Returns the JSON record of a question that has no answer; `error` is the error that answering it
+/// caused.
+pub fn refusal_record(question: &str, error: &AskError) -> Json {
+    json!({
+        "question": question,
+        "answer": null,
+        "reason": error.to_string(),
+        "not_understood": error.not_understood(),
+    })
 }
 
 impl<'a> AskRecord<'a> {

@@ -76,7 +76,11 @@ pub(crate) fn run(kb: &Kb, plan: &Plan, texts: &[Column]) -> Result<Answered, As
     let counted = run.counted()?;
     let Run { sql, statistic, mut left_out, assumed, result, .. } = run;
     for column in table.columns.iter().filter(|column| column.unfit > 0) {
-        let why = format!("{} is not a {}", column.source, kind_name(column));
+        let kind = match column.kind {
+            ColumnKind::Category | ColumnKind::Categories => "value",
+            kind => kind.name(),
+        };
+        let why = format!("{} is not a {kind}", column.source);
         left_out.push(LeftOut { rows: column.unfit, why });
     }
     Ok(Answered {
@@ -95,16 +99,6 @@ pub(crate) fn run(kb: &Kb, plan: &Plan, texts: &[Column]) -> Result<Answered, As
         table,
         unassisted: None,
     })
-}
-
-fn kind_name(column: &Column) -> &'static str {
-    match column.kind {
-        ColumnKind::Number => "number",
-        ColumnKind::Year => "year",
-        ColumnKind::Date => "date",
-        ColumnKind::Category | ColumnKind::Categories => "value",
-        ColumnKind::Text => "text",
-    }
 }
 
 /// Describes the conditions, metapaths and fields of a plan in words, one per line, so that the

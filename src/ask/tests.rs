@@ -236,9 +236,9 @@ fn several_plans_are_several_readings() {
     let (asked, _) = analyst(Helps::All, move |_| said(plans(json!([of("mean"), of("median")]))));
     let question = "What do products usually cost?";
     let Err(AskError::Ambiguous(readings)) = asked.ask(question) else { panic!() };
-    let second = asked.ask_as(question, Some(2)).unwrap();
+    let second = asked.ask_noting(question, Some(2), |_| ()).unwrap();
     assert_eq!((readings.len(), &readings[1].told), (2, &second.told));
-    let error = asked.ask_as(question, Some(3)).unwrap_err();
+    let error = asked.ask_noting(question, Some(3), |_| ()).unwrap_err();
     assert_eq!(error, AskError::NoReading { reading: 3, known: 2 });
 }
 

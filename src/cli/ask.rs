@@ -8,9 +8,9 @@ use agent_app::{
     counted, output,
 };
 use agent_ask::{
-    AskError, AskReading, RefusalRecord,
+    AskError, AskReading,
     answer::{Answered, LeftOut, Outcome, shown_value},
-    row_json,
+    refusal_record, row_json,
 };
 use agent_dataset::id_of;
 use agent_kb::{
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Ok(reply) => reply,
         Err(error) => {
             if let (true, Some(refusal)) = (args.json, error.downcast_ref::<AskError>()) {
-                ctx.printer.json(&RefusalRecord::new(&args.request.question, refusal))?;
+                ctx.printer.json(&refusal_record(&args.request.question, refusal))?;
             }
             return Err(error);
         }

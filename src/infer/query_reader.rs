@@ -176,14 +176,12 @@ pub(super) fn fields_text(base: &IndexedBase) -> String {
     let of_type = |&kind: &TypeId| sample(kb, kind).into_iter().map(move |field| (kind, field));
     let field = |(kind, field): (TypeId, Sample)| {
         let of = match field.kind {
-            ColumnKind::Number => "number",
-            ColumnKind::Year => "year",
-            ColumnKind::Date => "date",
-            ColumnKind::Category | ColumnKind::Categories => "",
-            _ => return None,
+            ColumnKind::Category | ColumnKind::Categories => None,
+            ColumnKind::Text => return None,
+            kind => Some(kind.name()),
         };
         let common = field.values.iter().take(MAX_VALUES).map(String::as_str);
-        let about: Vec<&str> = [of].into_iter().filter(|of| !of.is_empty()).chain(common).collect();
+        let about: Vec<&str> = of.into_iter().chain(common).collect();
         let name = kb.field_name(field.field);
         Some(format!("{name} of {}: {}", kb.type_name(kind), about.join(", ")))
     };

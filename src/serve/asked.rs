@@ -12,7 +12,7 @@ use crate::{
     ApiError, Body, Common, OfBody, OfWork, Opened, Result, Server, deadline, engine::Active, heap,
     in_json, in_range, json, opened,
 };
-use agent_ask::{AskError, AskRecord, Helps, ReadingsRecord};
+use agent_ask::{AskError, AskRecord, Helps, readings_record};
 use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 use agent_systems::bundle::Effort;
@@ -71,7 +71,7 @@ struct ByReadings<'a> {
     /// The readings, each with its answer, as `agent ask --json` prints them.
     #[serde(flatten)]
     #[schema(value_type = serde_json::Value)]
-    readings: ReadingsRecord<'a>,
+    readings: Value,
 }
 
 /// The nodes that the active bundle ranks for a question.
@@ -126,7 +126,7 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String> {
     let told = match tabled(server, &opened, &asked, (effort, rows), deadline).await? {
         Err(AskError::Ambiguous(readings)) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
-            let readings = ReadingsRecord::new(&asked.question, &readings, ms);
+            let readings = readings_record(&asked.question, &readings, ms);
             in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))?
         }
         Err(AskError::NoTable) => match opened.active() {
@@ -204,7 +204,7 @@ fn by_table(
         None => {
             let question = check_query(&asked.question)?;
             let reading = asked.reading.map(NonZeroUsize::get);
-            (question, opened.analyst().ask_with(question, reading, model))
+            (question, opened.analyst().ask_with(question, reading, model, |_| ()))
         }
     };
     let ms = began.elapsed().as_secs_f64() * 1e3;

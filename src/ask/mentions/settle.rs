@@ -193,12 +193,7 @@ fn says(tokens: &[Token], words: &[&str]) -> bool {
 /// for a maximum or minimum, has at most one name and does not mention the type. `None` otherwise.
 fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
-    let extreme = all.iter().any(|own| {
-        matches!(
-            own.what,
-            What::Cue(Cue::Most | Cue::Fewest | Cue::High | Cue::Low | Cue::Best(..))
-        )
-    });
+    let extreme = all.iter().filter_map(Mention::cue).any(Cue::is_extreme);
     let types = (0..).map(TypeId).zip(&schema.types);
     let mut people = types.filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
     let (kind, _) = people.next().filter(|_| extreme && things < 2)?;

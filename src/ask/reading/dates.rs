@@ -112,7 +112,7 @@ impl Reading<'_> {
             let name = self.kb.field_name(field);
             return missing(format!("{name:?} holds no dates; name a year"));
         }
-        let column = self.column(ColumnSpec::Field(field));
+        let column = self.field_column(field);
         let test = |(bound, date): &(Bound, String)| Test::Date {
             column,
             bound: *bound,

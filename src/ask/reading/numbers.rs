@@ -58,11 +58,6 @@ struct Limit {
     by_time: bool,
 }
 
-/// Whether a phrase asks for a maximum or minimum.
-fn is_extreme(cue: Cue) -> bool {
-    matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
-}
-
 /// Whether a number may be a year.
 pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
@@ -164,7 +159,7 @@ impl Reading<'_> {
             return false;
         }
         self.cue_beside(at, -1) == Some(Cue::Top)
-            || self.cue_beside(at, 1).is_some_and(is_extreme)
+            || self.cue_beside(at, 1).is_some_and(Cue::is_extreme)
             || self.leads(at)
     }
 
@@ -279,7 +274,7 @@ impl Reading<'_> {
             && matches!(self.cue_beside(at, -1), None | Some(Cue::Which))
             && matches!(self.what_beside(at, 1), Some(What::Type(_) | What::Field(_)))
             && self.begins(at)
-            && self.cues(false).any(|(_, cue)| is_extreme(cue))
+            && self.cues(false).any(|(_, cue)| cue.is_extreme())
     }
 
     /// Whether only question words, fillers and relations precede a mention in the question.

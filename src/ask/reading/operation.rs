@@ -150,8 +150,7 @@ impl Reading<'_> {
             && let Ok(field) = self.time_field()
             && self.kind_of(field) == Some(ColumnKind::Date)
         {
-            let column = self.column(ColumnSpec::Field(field));
-            parts.groups.push((at, column));
+            parts.groups.push((at, self.field_column(field)));
         }
         self.put_linked(&mut parts)?;
         // Counted links do not group the rows: `how many did each of them request`.
@@ -254,8 +253,7 @@ impl Reading<'_> {
             return missing(format!("{name:?} holds texts, which are not searched"));
         }
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
-            let column = self.column(ColumnSpec::Field(field));
-            parts.filters.push((at, Test::Filled { column }));
+            parts.filters.push((at, Test::Filled { column: self.field_column(field) }));
         }
         Ok(())
     }
@@ -268,8 +266,8 @@ impl Reading<'_> {
             Some(What::Field(fields)) => {
                 let Some(field) = self.field(fields, false) else { return Ok(None) };
                 self.check_zero(field)?;
-                let column = self.column(ColumnSpec::Field(field));
-                return Ok(Some(Test::Not(Box::new(Test::Filled { column }))));
+                let filled = Test::Filled { column: self.field_column(field) };
+                return Ok(Some(Test::Not(Box::new(filled))));
             }
             Some(What::Links(_)) => match self.number_column(at)? {
                 Some(column) => column,

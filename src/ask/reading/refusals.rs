@@ -1,7 +1,7 @@
 //! Refuses questions that a plan would answer with another result than the one requested, and plans
 //! that ignore a part of their question.
 
-use agent_kb::{FieldId, TypeId};
+use agent_kb::{FieldId, table::ColumnKind};
 
 use crate::{
     AskError,
@@ -55,20 +55,18 @@ impl Reading<'_> {
 
     /// Refuses a question for the mean of single values: `which incident is the dearest on average`.
     pub(super) fn refuse_mean_of_one(&self) -> Result<(), AskError> {
-        let mentions = 0..self.mentions.all.len();
-        let is_number = |field: FieldId| {
-            self.schema.sample(self.rows, field).is_some_and(|sample| sample.kind.is_number())
-        };
+        let mut mentions = 0..self.mentions.all.len();
+        let is_number =
+            |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some_and(ColumnKind::is_number);
+        let names_number =
+            |at: usize| self.fields_at(at).is_some_and(|own| own.iter().any(is_number));
         let Some((_, names)) = self.extreme() else { return Ok(()) };
-        let has_number = self.implied(self.rows, names).is_some()
-            || mentions.clone().any(|at| {
-                self.fields_at(at).is_some_and(|own| own.iter().any(|(field, _)| is_number(*field)))
-            });
-        let is_own = |kind: TypeId| kind == self.rows;
-        let is_single = mentions.clone().any(|at| self.type_at(at).is_some_and(is_own))
-            && !mentions
-                .clone()
-                .any(|at| self.is_group(at) || matches!(self.what(at), Some(What::Links(_))));
+        let has_number =
+            self.implied(self.rows, names).is_some() || mentions.clone().any(names_number);
+        let is_several =
+            |at: usize| self.is_group(at) || matches!(self.what(at), Some(What::Links(_)));
+        let is_single = mentions.clone().any(|at| self.type_at(at) == Some(self.rows))
+            && !mentions.any(is_several);
         // `the highest average rating` may be a field of averages.
         let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
         match is_mean && has_number && is_single {
@@ -113,12 +111,9 @@ impl Reading<'_> {
             self.type_at(at).is_some_and(|kind| steps.any(|step| step.to == kind))
                 || self.is_on_the_way(at, parts)
         };
-        for (at, column) in parts.groups.iter().chain(&parts.measures) {
-            if !used.contains(column) && !passes(*at) {
-                let said = self.said_at(*at);
-                return missing(format!("cannot tell how {said:?} relates to the question"));
-            }
-        }
+        let mut named = parts.groups.iter().chain(&parts.measures);
+        let unused = named.find(|(at, column)| !used.contains(column) && !passes(*at));
+        let unused = unused.map(|(at, _)| *at);
         // In `depend on a library and a package`, the rows are linked to other rows.
         let is_other = |at: &usize| {
             self.type_at(*at) == Some(self.rows)
@@ -128,7 +123,7 @@ impl Reading<'_> {
                         && self.is_said_between(before, *at, &["and"])
                 })
         };
-        if let Some(at) = (0..self.mentions.all.len()).find(is_other) {
+        if let Some(at) = unused.or_else(|| (0..self.mentions.all.len()).find(is_other)) {
             let said = self.said_at(at);
             return missing(format!("cannot tell how {said:?} relates to the question"));
         }

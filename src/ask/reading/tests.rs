@@ -104,13 +104,13 @@ fn of_two_relations_that_lead_there_neither_is_taken_in_silence() {
     assert!(found[1].path[0].contains("opened_by"), "{found:?}");
     let analyst = Analyst::new(desk());
     for (reading, answer) in [(1, 8.0), (2, 6.0)] {
-        let answered = analyst.ask_as(question, Some(reading)).unwrap();
+        let answered = analyst.ask_noting(question, Some(reading), |_| ()).unwrap();
         assert_eq!(answered.outcome, Outcome::Number { value: answer, unit: None });
     }
     // Tables are alike only with the same rows.
     assert_eq!(readings("How many tickets are there per department?").len(), 2);
     let known = AskError::NoReading { reading: 3, known: 2 };
-    assert_eq!(analyst.ask_as(question, Some(3)).unwrap_err(), known);
+    assert_eq!(analyst.ask_noting(question, Some(3), |_| ()).unwrap_err(), known);
     // A word of the relation, or a synonym, selects the link of the name beside it.
     assert_eq!(number("How many tickets were opened by Ada Lind and handled by Bo Quist?"), 1.0);
     assert_eq!(number("How many tickets did Ada Lind handle?"), 4.0);

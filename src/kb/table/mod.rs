@@ -167,6 +167,18 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
+    /// Returns what one cell holds, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Number => "number",
+            Self::Year => "year",
+            Self::Date => "date",
+            Self::Category => "category",
+            Self::Categories => "several categories",
+            Self::Text => "text",
+        }
+    }
+
     /// Whether the cells are numbers that can be computed with.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Number | Self::Year)
