@@ -190,17 +190,17 @@ fn opened(
     let Configured { account, roles, mut settings, .. } = configured;
     settings.limits.total = settings.limits.total.min(longest);
     let at_a_time = settings.limits.at_a_time;
-    let (model, cassette): (Box<dyn Model>, _) = match (&choice.replay, no_key) {
+    let (model, cassette): (Arc<dyn Model>, _) = match (&choice.replay, no_key) {
         (Some(path), _) => {
             let cassette = Arc::new(Cassette::open(path)?);
-            (Box::new(cassette.clone()), Some(cassette))
+            (cassette.clone(), Some(cassette))
         }
         (None, Some(NoKey { what, remedy })) => {
-            (Box::new(Unasked(format!("{what}; {remedy}"))), None)
+            (Arc::new(Unasked(format!("{what}; {remedy}"))), None)
         }
         (None, None) => {
             let service = Service::stoppable(&account, settings.limits, app.stop.clone())?;
-            (Box::new(OpenAi::new(service, settings.form)), None)
+            (Arc::new(OpenAi::new(service, settings.form)), None)
         }
     };
     let ledger = Ledger::new(settings.prices, ceilings);
@@ -218,7 +218,7 @@ pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     let Configured { roles, settings, .. } = required(choice, app)?;
     let ledger = Ledger::new(settings.prices, Ceilings::default());
     let model = Unasked("a dry run sends no requests".to_owned());
-    let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, app.stop.clone());
+    let llm = Llm::new(Arc::new(model), roles, Vec::new(), ledger, app.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
     Ok(Opened::without_stores(assistant, settings.limits.at_a_time))
 }

@@ -125,6 +125,17 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
+/// Moves a written [`temporary_file`] of `folder` to `path` in that folder, so that it survives a
+/// power cut.
+///
+/// # Errors
+/// The error of the system.
+pub fn publish(file: NamedTempFile, path: &Path, folder: &Path) -> io::Result<()> {
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
 /// Begins a file that appears at `path` only when it is complete. Returns a [`temporary_file`] and
 /// the path to persist it at. If `path` is a symbolic link, the returned path is the link's
 /// target, so that the link stays.

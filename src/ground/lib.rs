@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod locks;
 pub mod owned_dir;
 pub mod pool_dir;
 pub mod space;

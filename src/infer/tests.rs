@@ -88,7 +88,7 @@ fn a_program_may_ask_the_model_and_is_traced() {
     assert_eq!(ranking[0], (1, 0.9));
     assert_eq!(heard.count(), 1);
     let calls = trace.take();
-    let asked = calls.iter().map(|call| call.asked.requests).sum::<u32>();
+    let asked = calls.iter().map(|call| call.asked.requests).sum::<u64>();
     assert_eq!(asked, 1);
     assert_eq!(run().unwrap().unwrap().ranking, ranking);
     assert_eq!(heard.count(), 1, "the second run is answered from the cache");

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::{
     Exchange, LlmError, Message, Model, Reply, ReplyStore, Request, Role, Schema, ledger::Ledger,
 };
+use agent_ground::locks::locked;
 use agent_remote::Limits;
 
 /// Maximum number of requests of one list that are passed to the model at the same time; the model
@@ -40,7 +41,7 @@ type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 
 /// A language model with its reply stores and ledger. Shared between threads.
 pub struct Llm {
-    model: Box<dyn Model>,
+    model: Arc<dyn Model>,
     roles: HashMap<Role, RoleSettings>,
     /// Reply stores in the order in which they are searched; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
@@ -56,7 +57,7 @@ impl Llm {
     /// store can count as paid by this run. Once `stop` is set, no request is sent, but stored
     /// replies are still found.
     pub fn new(
-        model: Box<dyn Model>,
+        model: Arc<dyn Model>,
         roles: HashMap<Role, RoleSettings>,
         stores: Vec<Arc<dyn ReplyStore>>,
         ledger: Ledger,
@@ -111,15 +112,15 @@ impl Llm {
     /// is not stored and the stop flag is set.
     pub fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
         let key = request.key();
-        let turn = self.lock_asked().entry(key.clone()).or_default().clone();
+        let turn = locked(&self.asked).entry(key.clone()).or_default().clone();
         let reply = {
-            let mut answer = turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answer = locked(&turn);
             answer.get_or_insert_with(|| self.ask_in_turn(&key, request)).clone()
         };
         if let Ok(reply) = &reply {
             self.ledger.used(&request.model, reply.usage);
         }
-        let mut asked = self.lock_asked();
+        let mut asked = locked(&self.asked);
         // Only this thread and the map still hold the turn.
         if Arc::strong_count(&turn) == 2 {
             asked.remove(&key);
@@ -141,7 +142,7 @@ impl Llm {
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(request) = requests.get(index) else { return };
-                        let known = fatal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let known = locked(&fatal).clone();
                         let reply = match known {
                             Some(error) => Err(error),
                             None => self.ask(request),
@@ -149,11 +150,9 @@ impl Llm {
                         if let Err(error) = &reply
                             && error.ends_run()
                         {
-                            *fatal.lock().unwrap_or_else(PoisonError::into_inner) =
-                                Some(error.clone());
+                            *locked(&fatal) = Some(error.clone());
                         }
-                        *replies[index].lock().unwrap_or_else(PoisonError::into_inner) =
-                            Some(reply);
+                        *locked(&replies[index]) = Some(reply);
                     }
                 });
             }
@@ -219,10 +218,6 @@ impl Llm {
             kept = kept.and(store.put(key, exchange));
         }
         kept
-    }
-
-    fn lock_asked(&self) -> MutexGuard<'_, HashMap<String, Arc<Turn>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,13 +24,13 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
-use agent_ground::{files, words::one_line};
+use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role, shared::is_key};
+use agent_ground::{files, locks::locked, words::one_line};
 
 /// Maximum size of a cassette, in bytes; a cassette is held in memory as a whole.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
@@ -43,8 +43,6 @@ pub const EXCERPT_CHARS: usize = 200;
 const COMPARED: usize = 2_000;
 /// First bytes of every line of a cassette.
 const START: &[u8] = br#"{"key":""#;
-/// Number of hexadecimal digits of a key.
-const KEY_DIGITS: usize = 64;
 /// Number of digits of a key that messages show.
 const SHOWN_DIGITS: usize = 12;
 
@@ -190,7 +188,7 @@ impl Recorder {
     /// [`CassetteError::Io`] if the sorted file cannot be written; the unsorted file then stays
     /// unchanged. [`CassetteError::Busy`] if another process locks the new file.
     pub fn finish(&self) -> Result<(), CassetteError> {
-        let mut recording = self.recording();
+        let mut recording = locked(&self.recording);
         if !recording.unsorted {
             return Ok(());
         }
@@ -208,11 +206,7 @@ impl Recorder {
             if let Ok(metadata) = fs::metadata(&self.path) {
                 file.as_file().set_permissions(metadata.permissions())?;
             }
-            file.as_file().sync_all()?;
-            file.persist(&self.path).map_err(|error| error.error)?;
-            if cfg!(unix) {
-                File::open(folder)?.sync_all()?;
-            }
+            files::publish(file, &self.path, folder)?;
             File::options().read(true).append(true).open(&self.path)
         };
         let file = written(&text).map_err(CassetteError::io("write", &self.path))?;
@@ -223,13 +217,9 @@ impl Recorder {
         Ok(())
     }
 
-    fn recording(&self) -> MutexGuard<'_, Recording> {
-        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn record(&self, line: RecordedExchange) -> Result<(), CassetteError> {
         let text = encoded(&line, &self.path)?;
-        let mut recording = self.recording();
+        let mut recording = locked(&self.recording);
         if recording.lines.get(&line.key) == Some(&line) {
             return Ok(());
         }
@@ -291,7 +281,7 @@ impl Cassette {
 
     /// Returns the recorded exchanges whose replies were not requested so far, ordered by key.
     pub fn unused(&self) -> Vec<&RecordedExchange> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = locked(&self.asked);
         self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
     }
 
@@ -337,7 +327,7 @@ impl Model for Cassette {
     fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
         let key = request.key();
         let line = self.lines.get(&key).ok_or_else(|| self.unrecorded(request))?;
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        locked(&self.asked).insert(key);
         Ok(line.reply.clone())
     }
 }
@@ -393,8 +383,7 @@ fn read_lines(
         }
         let line: RecordedExchange =
             serde_json::from_slice(&text).map_err(|error| wrong(number, error.to_string()))?;
-        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if line.key.len() != KEY_DIGITS || !line.key.bytes().all(digit) {
+        if !is_key(&line.key) {
             return Err(wrong(number, "the key is not 64 hexadecimal digits".to_owned()));
         }
         if line.reply.text.is_empty() {

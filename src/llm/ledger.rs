@@ -4,14 +4,12 @@
 //! the longest reply that it allows. The request is not sent if the sum of spending so far, other
 //! reservations and this maximum exceeds a ceiling.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LlmError, Request, Role, Usage};
+use crate::{LlmError, Request, Role, Usage, replies::AskUsage};
+use agent_ground::locks::locked;
 
 /// Assumed number of bytes per token; English text has more, so that estimated token counts tend to
 /// be too high.
@@ -84,36 +82,22 @@ impl Spending {
     }
 }
 
-/// Numbers of replies and tokens of one model; integers, so that sums do not depend on the order of
-/// replies.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    calls: u64,
-    tokens_in: u64,
-    tokens_out: u64,
-}
-
-impl Tally {
-    fn add(&mut self, usage: Usage) {
-        self.calls = self.calls.saturating_add(1);
-        self.tokens_in = self.tokens_in.saturating_add(usage.tokens_in);
-        self.tokens_out = self.tokens_out.saturating_add(usage.tokens_out);
-    }
-
-    fn spent(self, price: Option<Price>) -> Spending {
-        let Tally { calls, tokens_in, tokens_out } = self;
-        let usage = Usage { tokens_in, tokens_out, estimated: false };
-        let usd = price.map_or(0.0, |price| price.of(usage));
-        let unpriced = if price.is_none() { calls } else { 0 };
-        Spending { calls, tokens_in, tokens_out, usd, unpriced }
-    }
+/// Returns the spending on replies, with these numbers of requests and tokens, of a model with this
+/// price.
+fn spent(tally: AskUsage, price: Option<Price>) -> Spending {
+    let AskUsage { requests: calls, tokens_in, tokens_out } = tally;
+    let usage = Usage { tokens_in, tokens_out, estimated: false };
+    let usd = price.map_or(0.0, |price| price.of(usage));
+    let unpriced = if price.is_none() { calls } else { 0 };
+    Spending { calls, tokens_in, tokens_out, usd, unpriced }
 }
 
 #[derive(Default)]
 struct Books {
-    tallies: BTreeMap<(Role, String), Tally>,
+    /// Numbers of replies and tokens; integers, so that sums do not depend on the order of replies.
+    tallies: BTreeMap<(Role, String), AskUsage>,
     /// Tallies of all replies that callers got, including cached replies, by model.
-    used: BTreeMap<String, Tally>,
+    used: BTreeMap<String, AskUsage>,
     /// Maximum costs of the requests that are being sent.
     reserved: Vec<ReservedAmount>,
     next: u64,
@@ -151,31 +135,31 @@ impl Ledger {
 
     /// Counts a reply that this run paid for, in this process or before an interruption.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
-        self.lock().add(role, model, usage);
+        locked(&self.books).add(role, model, usage);
     }
 
     /// Counts a reply that a caller of [`Llm::ask`](crate::Llm::ask) got, paid or cached.
     pub fn used(&self, model: &str, usage: Usage) {
-        self.lock().used.entry(model.to_owned()).or_default().add(usage);
+        locked(&self.books).used.entry(model.to_owned()).or_default().add(usage);
     }
 
     /// Returns the spending on all replies counted by [`used`](Self::used), as if none had been
     /// cached.
     pub fn total_used(&self) -> Spending {
-        let books = self.lock();
-        let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
-        spent.fold(Spending::default(), Spending::and)
+        let books = locked(&self.books);
+        let all = books.used.iter().map(|(model, tally)| spent(*tally, self.price(model)));
+        all.fold(Spending::default(), Spending::and)
     }
 
     /// Returns the spending of each role, ordered by name. The sums do not depend on the order of
     /// replies.
     pub fn spent(&self) -> BTreeMap<Role, Spending> {
-        let mut spent: BTreeMap<Role, Spending> = BTreeMap::new();
-        for ((role, model), tally) in &self.lock().tallies {
-            let sum = spent.entry(role.clone()).or_default();
-            *sum = sum.and(tally.spent(self.price(model)));
+        let mut roles: BTreeMap<Role, Spending> = BTreeMap::new();
+        for ((role, model), tally) in &locked(&self.books).tallies {
+            let sum = roles.entry(role.clone()).or_default();
+            *sum = sum.and(spent(*tally, self.price(model)));
         }
-        spent
+        roles
     }
 
     /// Returns the spending of all roles together.
@@ -209,11 +193,11 @@ impl Ledger {
         let price = self.price(&request.model);
         let usd = price.map_or(0.0, |price| price.of(maximum));
         let tokens = maximum.tokens_in + maximum.tokens_out;
-        let mut books = self.lock();
+        let mut books = locked(&self.books);
         let total = books
             .tallies
             .iter()
-            .map(|((_, model), tally)| tally.spent(self.price(model)))
+            .map(|((_, model), tally)| spent(*tally, self.price(model)))
             .fold(Spending::default(), Spending::and);
         if let Some(ceiling) = self.ceilings.usd {
             if price.is_none() {
@@ -247,10 +231,6 @@ impl Ledger {
         let model = request.model.clone();
         Ok(Reservation { ledger: self, role: request.role.clone(), model, id })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Reservation of the maximum cost of one request; dropping it releases the amount.
@@ -264,7 +244,7 @@ pub struct Reservation<'a> {
 impl Reservation<'_> {
     /// Counts the actual tokens of the request and its reply, and releases the reservation.
     pub fn settle(self, usage: Usage) {
-        let mut books = self.ledger.lock();
+        let mut books = locked(&self.ledger.books);
         books.add(self.role.clone(), &self.model, usage);
         books.release(self.id);
     }
@@ -272,7 +252,7 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.ledger.lock().release(self.id);
+        locked(&self.ledger.books).release(self.id);
     }
 }
 

@@ -30,8 +30,6 @@ pub mod shared;
 #[cfg(test)]
 extern crate self as agent_llm;
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -197,24 +195,6 @@ pub trait Model: Send + Sync {
     /// Returns the limits of requests to this model: times, attempts, sizes and rates.
     fn limits(&self) -> Limits {
         Limits::default()
-    }
-}
-
-impl<T: Model + ?Sized> Model for Arc<T> {
-    fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
-        (**self).ask(request)
-    }
-
-    fn ask_counting(
-        &self,
-        request: &Request,
-        unusable: &mut dyn FnMut(Usage, bool) -> Result<(), LlmError>,
-    ) -> Result<Reply, LlmError> {
-        (**self).ask_counting(request, unusable)
-    }
-
-    fn limits(&self) -> Limits {
-        (**self).limits()
     }
 }
 

@@ -12,10 +12,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use async_openai::types::chat::{
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
@@ -30,6 +27,7 @@ use crate::{
     Finish, LlmError, Message, Model, Reply, Request, Schema, Speaker, Usage,
     ledger::estimated_tokens, openai::reply::UnusableReply,
 };
+use agent_ground::locks::locked;
 use agent_remote::{Limits, RemoteError, Service};
 
 /// Path to which requests are sent, relative to the service's base address.
@@ -136,10 +134,6 @@ impl OpenAi {
         OpenAi { service, form, expected, dialects: Mutex::default(), reading: Mutex::default() }
     }
 
-    fn dialects(&self) -> MutexGuard<'_, HashMap<String, Dialect>> {
-        self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the name of the service's provider, as recorded in spans.
     fn provider(&self) -> &str {
         match self.service.host() {
@@ -170,7 +164,7 @@ impl OpenAi {
     fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
         match self.send(request) {
             Ok(bytes) => {
-                let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+                let _reading = locked(&self.reading);
                 let shown = |text: &str| self.service.shown(text);
                 let read = reply::read(&bytes, request, shown).map_err(Failure::UnusableReply)?;
                 Ok(Reply { text: self.service.without_secrets(read.text), ..read })
@@ -193,7 +187,7 @@ impl OpenAi {
     /// request, adapts the request and sends it again.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
-        let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);
+        let known = locked(&self.dialects).get(&request.model).copied().unwrap_or(self.expected);
         let mut dialect = known;
         let mut changes = 0;
         loop {
@@ -203,7 +197,7 @@ impl OpenAi {
                     if dialect != known {
                         let model = &request.model;
                         warn!(model, ?dialect, "the model accepts other parameters than expected");
-                        self.dialects().insert(model.clone(), dialect);
+                        locked(&self.dialects).insert(model.clone(), dialect);
                     }
                     return Ok(bytes);
                 }

@@ -247,11 +247,12 @@ fn bounded(text: &str, max_bytes: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(max_bytes - CUT.len())])
 }
 
-/// Numbers of requests and tokens for one request and its repairs, including cached replies.
+/// Numbers of requests and tokens, such as of one request and its repairs, including cached
+/// replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskUsage {
     /// Number of requests with a reply.
-    pub requests: u32,
+    pub requests: u64,
     /// Number of tokens sent.
     pub tokens_in: u64,
     /// Number of tokens received.
@@ -261,9 +262,9 @@ pub struct AskUsage {
 impl AskUsage {
     /// Adds one request and the tokens of the request and its reply.
     pub fn add(&mut self, usage: Usage) {
-        self.requests += 1;
-        self.tokens_in += usage.tokens_in;
-        self.tokens_out += usage.tokens_out;
+        self.requests = self.requests.saturating_add(1);
+        self.tokens_in = self.tokens_in.saturating_add(usage.tokens_in);
+        self.tokens_out = self.tokens_out.saturating_add(usage.tokens_out);
     }
 
     /// Returns the sum of `self` and `other`.

@@ -135,7 +135,7 @@ where
     let roles = ROLES.map(|role| (Role::new(role), set.clone())).into();
     let ledger = Ledger::new([].into(), ceilings);
     let stop = Arc::new(AtomicBool::new(false));
-    (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
+    (Arc::new(Llm::new(Arc::new(model), roles, stores, ledger, stop)), heard)
 }
 
 /// Returns a complete reply with this text.

@@ -23,17 +23,17 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs,
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::SystemTime,
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
-use agent_ground::files;
+use agent_ground::{files, locks::locked};
 
 /// Maximum total size of all files of the cache, in bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
@@ -130,13 +130,13 @@ impl SharedCache {
 
     /// Returns the number of replies that the cache returned since it was opened.
     pub fn hits(&self) -> u64 {
-        self.state().hits
+        locked(&self.state).hits
     }
 
     /// Returns the first problem with an entry since the cache was opened; `None` if there was
     /// none.
     pub fn problem(&self) -> Option<String> {
-        self.state().problem.clone()
+        locked(&self.state).problem.clone()
     }
 
     /// Returns the number and size of cached exchanges, by model; reads the first line of every
@@ -166,16 +166,12 @@ impl SharedCache {
             remove(&entry.path)?;
             removed.add(entry.bytes);
         }
-        self.state().bytes = None;
+        locked(&self.state).bytes = None;
         Ok(removed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note(&self, problem: String) {
-        self.state().problem.get_or_insert(problem);
+        locked(&self.state).problem.get_or_insert(problem);
     }
 
     /// Returns the path of the file for a key; `None` for an invalid key, so that no file outside
@@ -201,18 +197,14 @@ impl SharedCache {
         fs::create_dir_all(folder)?;
         let mut file = files::temporary_file(folder, UNFINISHED)?;
         write!(file, "{header}\n{body}\n")?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        if cfg!(unix) {
-            File::open(folder)?.sync_all()?;
-        }
+        files::publish(file, path, folder)?;
         Ok(bytes)
     }
 
     /// Counts a written entry of `bytes` bytes; removes the oldest entries if the cache is above
     /// its limit.
     fn count(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.written += 1;
         let known = state.bytes.map(|known| known + bytes);
         match known {
@@ -279,7 +271,7 @@ impl ReplyStore for SharedCache {
         match read(&path, key) {
             Ok(exchange) if !is_usable(&exchange.reply, &exchange.request) => Ok(None),
             Ok(exchange) => {
-                self.state().hits += 1;
+                locked(&self.state).hits += 1;
                 Ok(Some(exchange))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -306,7 +298,8 @@ impl ReplyStore for SharedCache {
     }
 }
 
-fn is_key(name: &str) -> bool {
+/// Whether a text has the form of a key: 64 hexadecimal digits, in lower case.
+pub(super) fn is_key(name: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.len() == KEY_DIGITS && name.bytes().all(digit)
 }

@@ -42,8 +42,8 @@ mod tests {
         assert_eq!(names.len(), ROLES.len());
         let prompts = Prompts::built_in().unwrap();
         for name in prompts.names() {
-            let role = prompts.describe(name).unwrap().role;
-            assert!(names.contains(role), "{name}: {role}");
+            let role = &prompts.describe(name).unwrap().role;
+            assert!(names.contains(role.as_str()), "{name}: {role}");
         }
         assert_eq!(position(&ROLES[3].role()), 3);
         assert_eq!(position(&Role::new("nobody")), ROLES.len());

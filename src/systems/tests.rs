@@ -13,7 +13,7 @@ use crate::{Effort, Need, Opener, SYSTEMS, SystemError, find, open, request_boun
 use agent_index::IndexedBase;
 use agent_infer::{EXPAND_ROLE, rag::ANSWER_ROLE};
 use agent_llm::{
-    Llm, Model, RoleSettings,
+    Llm, RoleSettings,
     cassette::{Cassette, Recorder},
     ledger::{Ceilings, Ledger},
 };
@@ -197,9 +197,8 @@ fn what_was_recorded_gives_the_same_bytes_again() {
             parameters: Map::new(),
         };
         let roles = [EXPAND_ROLE, ANSWER_ROLE].map(|spec| (spec.role(), set.clone()));
-        let model: Box<dyn Model> = Box::new(cassette.clone());
         let (ledger, stop) = (Ledger::new([].into(), Ceilings::default()), Arc::default());
-        let llm = Llm::new(model, HashMap::from(roles), Vec::new(), ledger, stop);
+        let llm = Llm::new(cassette.clone(), HashMap::from(roles), Vec::new(), ledger, stop);
         assert_eq!(replies(&assistant(Arc::new(llm))), live);
         assert_eq!(cassette.unused(), Vec::<&agent_llm::cassette::RecordedExchange>::new());
     }

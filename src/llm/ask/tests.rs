@@ -82,7 +82,7 @@ fn llm(model: Echo, stores: &[&Arc<Kept>], ceilings: Ceilings) -> Llm {
     let roles = [(Role::new("actor"), set)].into();
     let stores = stores.iter().map(|store| (*store).clone() as Arc<dyn ReplyStore>).collect();
     let prices = [("m".to_owned(), Price { input: 1.0, output: 1.0 })].into();
-    Llm::new(Box::new(model), roles, stores, Ledger::new(prices, ceilings), Arc::default())
+    Llm::new(Arc::new(model), roles, stores, Ledger::new(prices, ceilings), Arc::default())
 }
 
 fn request(llm: &Llm, text: &str) -> Request {
@@ -110,7 +110,7 @@ fn a_key_is_asked_once_by_32_threads() {
         let n = asked.load(Ordering::SeqCst);
         assert!(n == 1 || stores.is_empty() && n < 32, "{n}");
         assert_eq!(llm.ledger().total().calls, n as u64);
-        assert!(llm.lock_asked().is_empty());
+        assert!(locked(&llm.asked).is_empty());
     }
 }
 

@@ -384,7 +384,7 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
         parameters: Map::new(),
     };
     let ledger = Ledger::new(BTreeMap::new(), Ceilings::default());
-    let model = Box::new(open(faulty.url(), Form::default()));
+    let model = Arc::new(open(faulty.url(), Form::default()));
     let llm =
         Llm::new(model, [(Role::new("tools"), set)].into(), Vec::new(), ledger, Arc::default());
     let question =

@@ -24,9 +24,6 @@ use serde_json::Value;
 use crate::prompts::template::{Template, environment};
 use agent_ground::files;
 
-/// Assumed number of bytes per token; English text has more, so that estimated token counts tend to
-/// be too high.
-const BYTES_PER_TOKEN: u64 = 3;
 /// Maximum size of a template file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Maximum total size of the inputs of one prompt, in bytes; shortening larger inputs would take
@@ -108,21 +105,25 @@ pub enum Output {
 }
 
 /// What the header of a prompt declares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description<'a> {
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
     /// The role that sends the prompt.
-    pub role: &'a str,
+    pub role: String,
     /// Purpose of the prompt, in one sentence.
-    pub purpose: &'a str,
+    pub purpose: String,
     /// Form of the reply.
     pub output: Output,
-    /// Description of each input, by the input's name.
-    pub inputs: &'a BTreeMap<String, String>,
     /// Maximum estimated number of tokens of both parts and the schema together.
     pub budget_tokens: u64,
     /// Inputs that are truncated, in this order, if the budget is exceeded: the name of an input,
     /// or `input.field` for a field of each item of an input.
-    pub shrink: &'a [String],
+    #[serde(default)]
+    pub shrink: Vec<String>,
+    /// JSON schema of the reply, as text; `None` if the reply need not be JSON.
+    schema: Option<String>,
+    /// Description of each input, by the input's name.
+    pub inputs: BTreeMap<String, String>,
 }
 
 /// Why a prompt cannot be loaded or rendered.
@@ -255,8 +256,8 @@ impl Prompts {
     ///
     /// # Errors
     /// [`PromptError::Unknown`] if there is no such prompt.
-    pub fn describe(&self, name: &str) -> Result<Description<'_>, PromptError> {
-        Ok(self.template(name)?.description())
+    pub fn describe(&self, name: &str) -> Result<&Header, PromptError> {
+        Ok(&self.template(name)?.header)
     }
 
     /// Renders a prompt; `inputs` is an object with exactly the declared names. If the estimated
@@ -274,11 +275,6 @@ impl Prompts {
     fn template(&self, name: &str) -> Result<&Template, PromptError> {
         self.templates.get(name).ok_or_else(|| PromptError::Unknown(name.to_owned()))
     }
-}
-
-/// Estimates the number of tokens of a text; the estimate is usually too high.
-pub fn tokens(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {

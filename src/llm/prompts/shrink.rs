@@ -4,7 +4,10 @@
 use minijinja::Environment;
 use serde_json::Value;
 
-use crate::prompts::{MAX_INPUT_BYTES, Prompt, PromptError, template::Template, tokens};
+use crate::{
+    ledger::tokens,
+    prompts::{MAX_INPUT_BYTES, Prompt, PromptError, template::Template},
+};
 
 /// Renders a template with its inputs; see [`crate::prompts::Prompts::render`].
 pub(super) fn render(
@@ -13,8 +16,7 @@ pub(super) fn render(
     mut inputs: Value,
 ) -> Result<Prompt, PromptError> {
     check_names(template, &inputs)?;
-    let description = template.description();
-    let budget = description.budget_tokens;
+    let budget = template.header.budget_tokens;
     let schema_tokens = template.schema.as_ref().map_or(0, |schema| tokens(&schema.to_string()));
     let attempt = |inputs: &Value, left_out: &[String]| {
         let (system, mut user) = template.render(environment, inputs)?;
@@ -26,7 +28,7 @@ pub(super) fn render(
     };
     let mut left_out = Vec::new();
     let mut best = attempt(&inputs, &left_out)?;
-    for path in description.shrink {
+    for path in &template.header.shrink {
         if best.2 <= budget {
             break;
         }
@@ -87,7 +89,7 @@ fn size(value: &Value) -> usize {
 /// # Errors
 /// [`PromptError::Inputs`] if the names differ or the inputs are too long.
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
-    let declared = template.description().inputs;
+    let declared = &template.header.inputs;
     let problem = match inputs.as_object() {
         None => Some("the inputs are not an object".to_owned()),
         Some(given) => {

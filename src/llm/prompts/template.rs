@@ -9,10 +9,9 @@ use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value as Shown,
     syntax::SyntaxConfig,
 };
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::prompts::{Description, Output, PromptError};
+use crate::prompts::{Header, Output, PromptError};
 use agent_ground::words::one_line;
 
 /// Line before and after the header of a template.
@@ -24,24 +23,11 @@ const USER: &str = "## user";
 /// Maximum depth of recursion of the template engine.
 const MAX_DEPTH: usize = 64;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    role: String,
-    purpose: String,
-    output: Output,
-    budget_tokens: u64,
-    #[serde(default)]
-    shrink: Vec<String>,
-    schema: Option<String>,
-    inputs: BTreeMap<String, String>,
-}
-
 /// A parsed and checked template of a prompt.
 pub(super) struct Template {
     pub(super) name: String,
     path: PathBuf,
-    header: Header,
+    pub(super) header: Header,
     pub(super) schema: Option<Value>,
     /// Text of the system part, and the number (from 1) of the line at which it begins in the file;
     /// `user` holds the same for the user part.
@@ -237,17 +223,6 @@ impl Template {
             return Ok(());
         };
         Err(PromptError::File { path: self.path.clone(), line: 1, message })
-    }
-
-    pub(super) fn description(&self) -> Description<'_> {
-        Description {
-            role: &self.header.role,
-            purpose: &self.header.purpose,
-            output: self.header.output,
-            inputs: &self.header.inputs,
-            budget_tokens: self.header.budget_tokens,
-            shrink: &self.header.shrink,
-        }
     }
 
     /// Renders the system part and the user part with these inputs.

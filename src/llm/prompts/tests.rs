@@ -6,7 +6,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::prompts::{BUILT_IN, Output, Prompt, PromptError, Prompts, tokens};
+use crate::{
+    ledger::tokens,
+    prompts::{BUILT_IN, Output, Prompt, PromptError, Prompts},
+};
 
 /// A rule that every prompt must state.
 const DATA_RULE: &str =

@@ -213,7 +213,7 @@ fn several_requests_keep_their_order_and_count_what_they_took() {
         .collect();
     assert_eq!(numbers, [Some(json!(3)), None, Some(json!(1)), Some(json!(2))]);
     assert_eq!(heard.count(), 5);
-    let taken: Vec<u32> = answers.iter().map(|answer| answer.1.requests).collect();
+    let taken: Vec<u64> = answers.iter().map(|answer| answer.1.requests).collect();
     assert_eq!(taken, [1, 2, 1, 1]);
     let total = answers.iter().fold(AskUsage::default(), |sum, answer| sum.and(answer.1));
     assert_eq!(total.tokens_in, 500);

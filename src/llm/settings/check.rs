@@ -33,60 +33,35 @@ enum Shape {
     Value,
     /// A table with any names, whose values are not tables.
     Free,
-    /// A table with only these names, each with the shape of its value.
-    Table(&'static [(&'static str, Shape)]),
+    /// A table with only these names: names of values, separated by spaces, and names of tables,
+    /// each with its shape.
+    Table(&'static str, &'static [(&'static str, Shape)]),
     /// A table with any names; each value has this shape.
     Each(&'static Shape),
     /// A table whose names are roles; each value has this shape.
     Roles(&'static Shape),
 }
 
-const FILE: Shape = Shape::Table(&[("llm", LLM), ("embedders", Shape::Each(&EMBEDDER))]);
-const LLM: Shape = Shape::Table(&[
-    ("base_url", Shape::Value),
-    ("model", Shape::Value),
-    ("key_env", Shape::Value),
-    ("key_header", Shape::Value),
-    ("organisation", Shape::Value),
-    ("project", Shape::Value),
-    ("json", Shape::Value),
-    ("token_limit", Shape::Value),
-    ("unusable_retries", Shape::Value),
-    ("headers", Shape::Free),
-    ("query", Shape::Free),
-    ("limits", LIMITS),
-    ("roles", Shape::Roles(&ROLE)),
-    ("prices", Shape::Each(&PRICE)),
-]);
-const LIMITS: Shape = Shape::Table(&[
-    ("connect_s", Shape::Value),
-    ("first_byte_s", Shape::Value),
-    ("idle_s", Shape::Value),
-    ("attempt_s", Shape::Value),
-    ("total_s", Shape::Value),
-    ("first_wait_s", Shape::Value),
-    ("longest_wait_s", Shape::Value),
-    ("attempts", Shape::Value),
-    ("at_a_time", Shape::Value),
-    ("failures_in_a_row", Shape::Value),
-    ("reply_bytes", Shape::Value),
-    ("requests_per_minute", Shape::Value),
-    ("tokens_per_minute", Shape::Value),
-]);
-const ROLE: Shape = Shape::Table(&[
-    ("model", Shape::Value),
-    ("temperature", Shape::Value),
-    ("max_tokens", Shape::Value),
-    ("parameters", Shape::Free),
-]);
-const EMBEDDER: Shape = Shape::Table(&[
-    ("model", Shape::Value),
-    ("query_prefix", Shape::Value),
-    ("document_prefix", Shape::Value),
-    ("normalize", Shape::Value),
-    ("dimensions", Shape::Value),
-]);
-const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
+const FILE: Shape = Shape::Table("", &[("llm", LLM), ("embedders", Shape::Each(&EMBEDDER))]);
+const LLM: Shape = Shape::Table(
+    "base_url model key_env key_header organisation project json token_limit unusable_retries",
+    &[
+        ("headers", Shape::Free),
+        ("query", Shape::Free),
+        ("limits", LIMITS),
+        ("roles", Shape::Roles(&ROLE)),
+        ("prices", Shape::Each(&PRICE)),
+    ],
+);
+const LIMITS: Shape = Shape::Table(
+    "connect_s first_byte_s idle_s attempt_s total_s first_wait_s longest_wait_s attempts \
+     at_a_time failures_in_a_row reply_bytes requests_per_minute tokens_per_minute",
+    &[],
+);
+const ROLE: Shape = Shape::Table("model temperature max_tokens", &[("parameters", Shape::Free)]);
+const EMBEDDER: Shape =
+    Shape::Table("model query_prefix document_prefix normalize dimensions", &[]);
+const PRICE: Shape = Shape::Table("input output", &[]);
 
 /// Line number of each setting in a file, by the setting's full name, such as `llm.model`.
 pub(super) struct Lines {
@@ -190,9 +165,12 @@ impl Visitor<'_> {
             Shape::Value => (Vec::new(), None),
             Shape::Free => (vec![name], Some(&Shape::Value)),
             Shape::Each(inner) => (vec![name], Some(inner)),
-            Shape::Table(entries) => {
-                let inner = entries.iter().find(|(known, _)| *known == name);
-                (entries.iter().map(|(known, _)| *known).collect(), inner.map(|(_, shape)| shape))
+            Shape::Table(values, tables) => {
+                let values = values.split_whitespace().map(|known| (known, &Shape::Value));
+                let tables = tables.iter().map(|(known, shape)| (*known, shape));
+                let (known, shapes): (Vec<&str>, Vec<&Shape>) = values.chain(tables).unzip();
+                let inner = known.iter().position(|known| *known == name).map(|at| shapes[at]);
+                (known, inner)
             }
             Shape::Roles(inner) => {
                 (self.roles.clone(), self.roles.contains(&name).then_some(*inner))

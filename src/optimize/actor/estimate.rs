@@ -334,7 +334,7 @@ mod tests {
         let roles = ROLES.iter().map(|spec| (spec.role(), settings(spec))).collect();
         let prices = [("priced".to_owned(), Price { input: 1.0, output: 10.0 })];
         let ledger = Ledger::new(prices.into(), Ceilings::default());
-        let llm = Llm::new(Box::new(Unasked), roles, Vec::new(), ledger, Arc::default());
+        let llm = Llm::new(Arc::new(Unasked), roles, Vec::new(), ledger, Arc::default());
         Assistant::new(Arc::new(llm), Arc::new(Prompts::built_in().unwrap()))
     }
 
