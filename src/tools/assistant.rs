@@ -9,7 +9,7 @@ use serde_json::Value;
 use agent_llm::{
     Llm, LlmError, Message, Reply, Request, Role, Schema,
     prompts::{PromptError, Prompts},
-    replies::{Answer, AskUsage},
+    replies::AskUsage,
 };
 
 /// Why a prompt got no usable reply.
@@ -87,26 +87,6 @@ impl Assistant {
         Ok(self.llm.ask(&self.request(role, prompt, inputs, sample)?)?)
     }
 
-    /// Sends a prompt once per input, concurrently, and returns the replies as text in the order of
-    /// the inputs.
-    ///
-    /// # Errors
-    /// [`AssistantError`], one per input.
-    pub fn text_all(
-        &self,
-        role: Role,
-        prompt: &str,
-        inputs: Vec<Value>,
-        sample: u32,
-    ) -> Vec<Result<Reply, AssistantError>> {
-        let requests =
-            inputs.into_iter().map(|input| self.request(role.clone(), prompt, input, sample));
-        ask_valid(requests.collect(), |requests| self.llm.ask_all(requests))
-            .into_iter()
-            .map(|reply| reply?.map_err(AssistantError::from))
-            .collect()
-    }
-
     /// Sends a prompt and returns the reply as JSON that fits the prompt's schema. An invalid reply
     /// is requested once more.
     ///
@@ -144,35 +124,22 @@ impl Assistant {
         requests: Vec<Result<Request, PromptError>>,
         repairs: u32,
     ) -> Vec<(Result<Value, AssistantError>, AskUsage)> {
-        ask_valid(requests, |requests| self.llm.ask_json_all(requests, repairs))
+        let mut valid = Vec::with_capacity(requests.len());
+        let failed: Vec<Option<PromptError>> = requests
             .into_iter()
-            .map(|answer: Result<Answer, AssistantError>| match answer {
-                Ok((value, asked)) => (value.map_err(AssistantError::from), asked),
-                Err(error) => (Err(error), AskUsage::default()),
-            })
-            .collect()
+            .map(|request| request.map(|request| valid.push(request)).err())
+            .collect();
+        let mut answers = self.llm.ask_json_all(&valid, repairs).into_iter();
+        let answer = |failed: Option<PromptError>| match failed {
+            Some(error) => (Err(error.into()), AskUsage::default()),
+            None => {
+                let stopped = || (Err(LlmError::Stopped), AskUsage::default());
+                let (value, asked) = answers.next().unwrap_or_else(stopped);
+                (value.map_err(AssistantError::from), asked)
+            }
+        };
+        failed.into_iter().map(answer).collect()
     }
-}
-
-/// Sends the valid requests and returns one result per request, in order; a request that failed to
-/// render keeps its error.
-fn ask_valid<T>(
-    requests: Vec<Result<Request, PromptError>>,
-    ask: impl FnOnce(&[Request]) -> Vec<T>,
-) -> Vec<Result<T, AssistantError>> {
-    let mut valid = Vec::with_capacity(requests.len());
-    let failed: Vec<Option<PromptError>> = requests
-        .into_iter()
-        .map(|request| request.map(|request| valid.push(request)).err())
-        .collect();
-    let mut answers = ask(&valid).into_iter();
-    failed
-        .into_iter()
-        .map(|failed| match failed {
-            Some(error) => Err(error.into()),
-            None => answers.next().ok_or(AssistantError::Llm(LlmError::Stopped)),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -216,18 +183,14 @@ mod tests {
             _ => said("{\"class\": 1}"),
         });
         let assistant = assistant(model);
-        let inputs = || vec![class_of("x"), json!({"text": "x"}), class_of("prose")];
-        let values = assistant.json_all(TOOLS_ROLE.role(), "tools/classify", inputs());
+        let inputs = vec![class_of("x"), json!({"text": "x"}), class_of("prose")];
+        let values = assistant.json_all(TOOLS_ROLE.role(), "tools/classify", inputs);
         assert_eq!(values[0], Ok(json!({"class": 1})));
         let missing = matches!(values[1], Err(AssistantError::Prompt(PromptError::Inputs { .. })));
         assert!(missing, "{:?}", values[1]);
         let unusable = matches!(values[2], Err(AssistantError::Llm(LlmError::Reply { .. })));
         assert!(unusable, "{:?}", values[2]);
         assert!(values[2].as_ref().unwrap_err().ends_run().is_none());
-        let texts = assistant.text_all(TOOLS_ROLE.role(), "tools/classify", inputs(), 0);
-        let lengths: Vec<usize> =
-            texts.iter().map(|reply| reply.as_ref().map_or(0, |reply| reply.text.len())).collect();
-        assert_eq!(lengths, [12, 0, 2]);
         let out =
             assistant.json(TOOLS_ROLE.role(), "tools/classify", class_of("outage")).unwrap_err();
         assert!(out.ends_run().is_some(), "{out}");

@@ -11,7 +11,6 @@ use std::{
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
-    spec::Run,
     text::{cosines, internal},
 };
 use agent_embed::matrix::dot;
@@ -40,21 +39,8 @@ const NODES: ArgSpec = ArgSpec::new("node_ids", Kind::Nodes);
 const QUERY: ArgSpec = ArgSpec::new("query", Kind::Text);
 const STRING: ArgSpec = ArgSpec::new("string", Kind::Text);
 
-const fn avatar_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    result: Kind,
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
-    let cost = "1 per node and per 100 characters";
-    let (group, flow) = ("avatar", NodeFlow::Carry);
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
-}
-
 pub(super) const TOOLS: &[ToolSpec] = &[
-    avatar_tool(
+    ToolSpec::new(
         "debug_print",
         &[ArgSpec::new("value", Kind::Any)],
         Kind::Unit,
@@ -63,7 +49,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |_, _| Ok(Value::Unit),
     )
     .with_flow(NodeFlow::Note),
-    avatar_tool(
+    ToolSpec::new(
         "get_node_ids_by_type",
         &[ArgSpec::new("node_type", Kind::Text)],
         Kind::Nodes,
@@ -76,7 +62,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Find),
-    avatar_tool(
+    ToolSpec::new(
         "get_node_type_by_id",
         &[NODE],
         Kind::Text,
@@ -87,7 +73,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             Ok(Value::text(ctx.base.kb.type_name(ctx.base.kb.node_type(node))))
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_full_info",
         &[NODE],
         Kind::Text,
@@ -100,7 +86,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cut(ctx, text)
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_text_info",
         &[NODE],
         Kind::Text,
@@ -112,7 +98,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cut(ctx, text)
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_relation_info",
         &[NODE],
         Kind::Text,
@@ -124,7 +110,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             cut(ctx, text)
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_relevant_chunk",
         &[
             NODE,
@@ -143,7 +129,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "1 per 100 characters of a field; without one 1 per neighbour, and 1 per byte of the \
          attribute and of each chunk",
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_text_embedding",
         &[ArgSpec::new("texts", Kind::Texts)],
         Kind::Vectors,
@@ -161,7 +147,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_cost("1 per byte of the texts, at least 100 per text"),
-    avatar_tool(
+    ToolSpec::new(
         "get_node_embedding",
         &[NODES],
         Kind::Vectors,
@@ -178,7 +164,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             Ok(Value::List(vectors?))
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_relation_dict",
         &[NODE],
         Kind::Map,
@@ -195,7 +181,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             Ok(Value::Map(relations))
         },
     ),
-    avatar_tool(
+    ToolSpec::new(
         "get_related_nodes",
         &[NODE, ArgSpec::new("relation_type", Kind::Text)],
         Kind::Nodes,
@@ -208,7 +194,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Metapath(Steps::Either)),
-    avatar_tool(
+    ToolSpec::new(
         "compute_query_node_similarity",
         &[QUERY, NODES],
         Kind::Numbers,
@@ -221,7 +207,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_cost("1 per byte of the query, 10 per node"),
-    avatar_tool(
+    ToolSpec::new(
         "compute_exact_match_score",
         &[STRING, NODES],
         Kind::Numbers,
@@ -240,7 +226,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_cost("1 per byte of the string; 1 per node and per 100 bytes of its document"),
-    avatar_tool(
+    ToolSpec::new(
         "compute_recall_score",
         &[STRING, NODES],
         Kind::Numbers,
@@ -268,7 +254,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_cost("1 per byte of the string; 10 per node"),
-    avatar_tool(
+    ToolSpec::new(
         "compute_cosine_similarity",
         &[ArgSpec::new("embedding_1", Kind::Vectors), ArgSpec::new("embedding_2", Kind::Vectors)],
         Kind::Any,

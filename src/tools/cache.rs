@@ -5,12 +5,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use crate::{ArgSpec, Kind, Value, Work};
+use agent_ground::locks::locked;
 
 const SHARDS: usize = 16;
 
@@ -61,7 +62,7 @@ impl ToolCache {
     /// a miss.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Work)> {
         let shard = self.shard(key)?;
-        let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();
+        let found = locked(shard).0.get(key).cloned();
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
@@ -73,7 +74,7 @@ impl ToolCache {
         if bytes > self.max_shard_bytes {
             return;
         }
-        let (map, used) = &mut *shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let (map, used) = &mut *locked(shard);
         if *used + bytes > self.max_shard_bytes {
             map.clear();
             *used = 0;

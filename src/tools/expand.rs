@@ -4,8 +4,8 @@
 use serde_json::Value as Json;
 
 use crate::{
-    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
-    schema_text, text::internal, toolkit::SAMPLED_NODES,
+    ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost, schema_text,
+    text::internal, toolkit::SAMPLED_NODES,
 };
 use agent_index::IndexError;
 use agent_kb::{Scores, TypeId};
@@ -18,23 +18,23 @@ use agent_retrieve::{
 /// Name of pseudo-relevance feedback, the expansion that works without a model.
 pub const FEEDBACK: &str = "prf";
 
-pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
-    name: "expand",
-    group: "llm",
-    args: &[ArgSpec::new("query", Kind::Text), ArgSpec::new("how", Kind::Text)],
-    result: Kind::Text,
-    flow: NodeFlow::Carry,
-    cost: "no LLM call by prf, 1 by hyde or rar, 2 by kar, 5 by agr; 1,000 per word searched; by kar \
-           also 1 per node of the base for each entity, and per edge within two of it",
-    doc: "The query with texts that would answer it, in at most 256 words, for a search by words or \
-          vectors. prf appends the first 3 documents that words find, and works without an LLM; the \
-          LLM writes 3 texts by hyde from the query alone, by rar from these documents, by kar from \
-          what the graph says of the nodes that the query names; by agr it analyses the query and \
-          refines one text. The query as it is where no reply can be used.",
-    example: r#"search(expand(query, "prf"), "product", 10)"#,
-    cached: true,
-    run: expand,
-}];
+pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec::new(
+    "expand",
+    &[ArgSpec::new("query", Kind::Text), ArgSpec::new("how", Kind::Text)],
+    Kind::Text,
+    "The query with texts that would answer it, in at most 256 words, for a search by words or \
+     vectors. prf appends the first 3 documents that words find, and works without an LLM; the \
+     LLM writes 3 texts by hyde from the query alone, by rar from these documents, by kar from \
+     what the graph says of the nodes that the query names; by agr it analyses the query and \
+     refines one text. The query as it is where no reply can be used.",
+    r#"search(expand(query, "prf"), "product", 10)"#,
+    expand,
+)
+.with_cost(
+    "no LLM call by prf, 1 by hyde or rar, 2 by kar, 5 by agr; 1,000 per word searched; by kar \
+     also 1 per node of the base for each entity, and per edge within two of it",
+)
+.cached()];
 
 fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let name = args.text(1)?;

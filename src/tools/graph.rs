@@ -4,7 +4,6 @@ use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     ArgSpec, Args, Kind, NodeFlow, Steps, ToolCtx, ToolError, ToolSpec, Value, cost, lookup,
-    spec::Run,
 };
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
@@ -22,162 +21,132 @@ const NODES_PER_UNIT: usize = 64;
 
 const ANY_DIRECTION: ArgSpec = ArgSpec::optional("direction", Kind::Text, "\"any\"");
 const FROM: ArgSpec = ArgSpec::new("from", Kind::Any);
+const PAIR: &[ArgSpec] = &[ArgSpec::new("a", Kind::Nodes), ArgSpec::new("b", Kind::Nodes)];
 
 pub(super) const TOOLS: &[ToolSpec] = &[
-    ToolSpec {
-        name: "hop",
-        group: "graph",
-        args: &[
+    ToolSpec::new(
+        "hop",
+        &[
             FROM,
             ArgSpec::new("relation", Kind::Text),
             ANY_DIRECTION,
             ArgSpec::optional("how", Kind::Text, "\"sum\""),
         ],
-        result: Kind::Scores,
-        flow: NodeFlow::Metapath(Steps::Directed),
-        cost: FOLLOWED,
-        doc: "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
-              node reached from several nodes gets the sum of their scores, with \"max\" the \
-              largest; plain nodes count 1 each. direction is \"out\" (as stored), \"in\" or \
-              \"any\".",
-        example: r#"hop(link(query, "brand"), "has_brand", "in")"#,
-        cached: true,
-        run: hop,
-    },
-    ToolSpec {
-        name: "walk",
-        group: "graph",
-        args: &[
-            FROM,
-            ArgSpec::new("steps", Kind::Texts),
-            ArgSpec::optional("limit", Kind::Int, "10000"),
-        ],
-        result: Kind::Scores,
-        flow: NodeFlow::Metapath(Steps::Path),
-        cost: FOLLOWED,
-        doc: "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
-              \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
-              each step only the best `limit` nodes go on, ties by smaller id.",
-        example: r#"walk(link(query, "brand"), ["has_brand:in", "also_buy"])"#,
-        cached: true,
-        run: walk,
-    },
-    ToolSpec {
-        name: "neighbors",
-        group: "graph",
-        args: &[FROM],
-        result: Kind::Scores,
-        flow: NodeFlow::Metapath(Steps::Either),
-        cost: "1 per edge followed; 1 per node started from and relation of the base",
-        doc: "Nodes one step away along any relation in any direction; a node gets the sum of the \
-              scores it is reached from, plain nodes count 1 each.",
-        example: "neighbors(nodes([0, 1]))",
-        cached: true,
-        run: neighbors,
-    },
-    ToolSpec {
-        name: "paths",
-        group: "graph",
-        args: &[
+        Kind::Scores,
+        "Nodes one step away along a relation. Scores are carried over: with how = \"sum\" a \
+         node reached from several nodes gets the sum of their scores, with \"max\" the \
+         largest; plain nodes count 1 each. direction is \"out\" (as stored), \"in\" or \
+         \"any\".",
+        r#"hop(link(query, "brand"), "has_brand", "in")"#,
+        hop,
+    )
+    .with_flow(NodeFlow::Metapath(Steps::Directed))
+    .with_cost(FOLLOWED)
+    .cached(),
+    ToolSpec::new(
+        "walk",
+        &[FROM, ArgSpec::new("steps", Kind::Texts), ArgSpec::optional("limit", Kind::Int, "10000")],
+        Kind::Scores,
+        "Nodes at the end of a metapath of at most 6 steps, each written \"relation\", \
+         \"relation:out\" or \"relation:in\". Scores are carried over by the largest; after \
+         each step only the best `limit` nodes go on, ties by smaller id.",
+        r#"walk(link(query, "brand"), ["has_brand:in", "also_buy"])"#,
+        walk,
+    )
+    .with_flow(NodeFlow::Metapath(Steps::Path))
+    .with_cost(FOLLOWED)
+    .cached(),
+    ToolSpec::new(
+        "neighbors",
+        &[FROM],
+        Kind::Scores,
+        "Nodes one step away along any relation in any direction; a node gets the sum of the \
+         scores it is reached from, plain nodes count 1 each.",
+        "neighbors(nodes([0, 1]))",
+        neighbors,
+    )
+    .with_flow(NodeFlow::Metapath(Steps::Either))
+    .with_cost("1 per edge followed; 1 per node started from and relation of the base")
+    .cached(),
+    ToolSpec::new(
+        "paths",
+        &[
             ArgSpec::new("a", Kind::Nodes),
             ArgSpec::new("b", Kind::Nodes),
             ArgSpec::optional("max_hops", Kind::Int, "3"),
         ],
-        result: Kind::Any,
-        flow: NodeFlow::Carry,
-        cost: "1 per edge looked at and per node started from, 1 per 64 nodes of the base",
-        doc: "How the nodes of b are linked to those of a: for each of b that at most max_hops edges \
-              (1 to 6) lead to, followed in any direction, one shortest path from any of a, as a list \
-              of maps in the order of b: `nodes`, its node ids from a to b, and `steps`, its edges as \
-              \"relation:out\" or \"relation:in\". Ties: at each step from the end \
-              the node with the smallest id, then an edge as stored, then the first relation. At most \
-              100 nodes in b; at most 1,000,000 edges are looked at, and what lies further has no path.",
-        example: r#"paths(link(query, "brand"), nodes([0, 1]), 2)"#,
-        cached: true,
-        run: paths,
-    },
-    ToolSpec {
-        name: "degree",
-        group: "graph",
-        args: &[
-            ArgSpec::new("nodes", Kind::Nodes),
-            ArgSpec::new("relation", Kind::Text),
-            ANY_DIRECTION,
-        ],
-        result: Kind::Scores,
-        flow: NodeFlow::Carry,
-        cost: "1 per node",
-        doc: "How many neighbours each node has by a relation; also 0.",
-        example: r#"degree(nodes([0, 1]), "also_buy")"#,
-        cached: true,
-        run: degree,
-    },
-    ToolSpec {
-        name: "nodes",
-        group: "graph",
-        args: &[ArgSpec::new("ids", Kind::Nodes)],
-        result: Kind::Nodes,
-        flow: NodeFlow::Carry,
-        cost: "1 per node",
-        doc: "A set of nodes from a list of ids, an id, or scores. Sets combine with & (both), | \
-              (either) and - (first without second); they iterate in ascending order.",
-        example: "nodes([2, 1, 2])",
-        cached: false,
-        run: |ctx, args| {
+        Kind::Any,
+        "How the nodes of b are linked to those of a: for each of b that at most max_hops edges \
+         (1 to 6) lead to, followed in any direction, one shortest path from any of a, as a list \
+         of maps in the order of b: `nodes`, its node ids from a to b, and `steps`, its edges as \
+         \"relation:out\" or \"relation:in\". Ties: at each step from the end \
+         the node with the smallest id, then an edge as stored, then the first relation. At most \
+         100 nodes in b; at most 1,000,000 edges are looked at, and what lies further has no path.",
+        r#"paths(link(query, "brand"), nodes([0, 1]), 2)"#,
+        paths,
+    )
+    .with_cost("1 per edge looked at and per node started from, 1 per 64 nodes of the base")
+    .cached(),
+    ToolSpec::new(
+        "degree",
+        &[ArgSpec::new("nodes", Kind::Nodes), ArgSpec::new("relation", Kind::Text), ANY_DIRECTION],
+        Kind::Scores,
+        "How many neighbours each node has by a relation; also 0.",
+        r#"degree(nodes([0, 1]), "also_buy")"#,
+        degree,
+    )
+    .cached(),
+    ToolSpec::new(
+        "nodes",
+        &[ArgSpec::new("ids", Kind::Nodes)],
+        Kind::Nodes,
+        "A set of nodes from a list of ids, an id, or scores. Sets combine with & (both), | \
+         (either) and - (first without second); they iterate in ascending order.",
+        "nodes([2, 1, 2])",
+        |ctx, args| {
             let nodes = args.nodes(0)?;
             ctx.meter.touch(nodes.len())?;
             lookup::nodes(ctx.base, &nodes)?;
             Ok(Value::Nodes(nodes))
         },
-    },
-    ToolSpec {
-        name: "of_type",
-        group: "graph",
-        args: &[FROM, ArgSpec::new("types", Kind::Texts)],
-        result: Kind::Any,
-        flow: NodeFlow::Keep,
-        cost: "1 per node",
-        doc: "Only the nodes of the given types (all when none is given); a set stays a set, scores \
-              stay scores.",
-        example: r#"of_type(neighbors(0), "product")"#,
-        cached: false,
-        run: of_type,
-    },
-    set_operator(
+    ),
+    ToolSpec::new(
+        "of_type",
+        &[FROM, ArgSpec::new("types", Kind::Texts)],
+        Kind::Any,
+        "Only the nodes of the given types (all when none is given); a set stays a set, scores \
+         stay scores.",
+        r#"of_type(neighbors(0), "product")"#,
+        of_type,
+    )
+    .with_flow(NodeFlow::Keep),
+    ToolSpec::new(
         "&",
-        NodeFlow::Keep,
+        PAIR,
+        Kind::Nodes,
         "Nodes in both sets.",
         "nodes([1, 2]) & nodes([2, 3])",
         |ctx, args| combine(ctx, args, NodeSet::intersection),
-    ),
-    set_operator(
+    )
+    .with_flow(NodeFlow::Keep),
+    ToolSpec::new(
         "|",
-        NodeFlow::Carry,
+        PAIR,
+        Kind::Nodes,
         "Nodes in either set.",
         "nodes([1, 2]) | nodes([2, 3])",
         |ctx, args| combine(ctx, args, NodeSet::union),
     ),
-    set_operator(
+    ToolSpec::new(
         "-",
-        NodeFlow::Remove,
+        PAIR,
+        Kind::Nodes,
         "Nodes of the first set that are not in the second.",
         "nodes([1, 2]) - nodes([2, 3])",
         |ctx, args| combine(ctx, args, NodeSet::difference),
-    ),
+    )
+    .with_flow(NodeFlow::Remove),
 ];
-
-const fn set_operator(
-    name: &'static str,
-    flow: NodeFlow,
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
-    const PAIR: &[ArgSpec] = &[ArgSpec::new("a", Kind::Nodes), ArgSpec::new("b", Kind::Nodes)];
-    let (args, result, group) = (PAIR, Kind::Nodes, "graph");
-    let cost = "1 per node";
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
-}
 
 fn combine(
     ctx: &mut ToolCtx<'_>,

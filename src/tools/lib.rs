@@ -93,16 +93,24 @@ pub trait ToolHost: Send {
 /// Returns all tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+        // Each group, with the cost of its tools that state no other.
         let groups = [
-            text::TOOLS,
-            graph::TOOLS,
-            rank::TOOLS,
-            table::TOOLS,
-            avatar::TOOLS,
-            llm::TOOLS,
-            expand::TOOLS,
+            ("text", text::PER_WORD, text::TOOLS),
+            ("graph", "1 per node", graph::TOOLS),
+            ("rank", "1 per node", rank::TOOLS),
+            ("table", "1 per cell and per edge followed, 1,000 per field", table::TOOLS),
+            ("avatar", "1 per node and per 100 characters", avatar::TOOLS),
+            ("llm", "1 LLM call", llm::TOOLS),
+            ("llm", "", expand::TOOLS),
         ];
-        groups.concat()
+        let in_group = |(group, usual, tools): (&'static str, &'static str, &[ToolSpec])| {
+            let cost = |spec: &ToolSpec| if spec.cost.is_empty() { usual } else { spec.cost };
+            tools
+                .iter()
+                .map(|spec| ToolSpec { group, cost: cost(spec), ..*spec })
+                .collect::<Vec<_>>()
+        };
+        groups.into_iter().flat_map(in_group).collect()
     });
     &REGISTRY
 }

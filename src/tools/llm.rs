@@ -13,11 +13,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value,
+    ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value,
     asking::ROUNDS,
     avatar::{charge_relations, check_limit, relations_in_words},
     lookup,
-    spec::Run,
 };
 use agent_index::{
     IndexedBase,
@@ -44,20 +43,8 @@ const NODES: ArgSpec = ArgSpec::new("node_ids", Kind::Nodes);
 const QUERY: ArgSpec = ArgSpec::new("query", Kind::Text);
 const TEXTS: ArgSpec = ArgSpec::new("texts", Kind::Texts);
 
-const fn llm_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    result: Kind,
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
-    let (group, flow, cost) = ("llm", NodeFlow::Carry, "1 LLM call");
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: true, run }
-}
-
 pub(super) const TOOLS: &[ToolSpec] = &[
-    llm_tool(
+    ToolSpec::new(
         "parse_query",
         &[QUERY, ArgSpec::new("attributes", Kind::Texts)],
         Kind::Map,
@@ -65,8 +52,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
          attributes.",
         r#"parse_query(query, ["brand", "use"])"#,
         parse_query,
-    ),
-    llm_tool(
+    )
+    .cached(),
+    ToolSpec::new(
         "summarize_texts_by_llm",
         &[TEXTS, ArgSpec::optional("max_length", Kind::Int, "50")],
         Kind::Texts,
@@ -75,16 +63,18 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "summarize_texts_by_llm([get_text_info(0)])",
         summarize,
     )
-    .with_cost("1 LLM call per 5 different texts"),
-    llm_tool(
+    .with_cost("1 LLM call per 5 different texts")
+    .cached(),
+    ToolSpec::new(
         "classify_by_llm",
         &[ArgSpec::new("text", Kind::Text), ArgSpec::new("classes", Kind::Texts)],
         Kind::Text,
         "The class that fits the text best, as given; \"NA\" when none does. At most 100 classes.",
         r#"classify_by_llm(query, ["brand question", "other"])"#,
         classify,
-    ),
-    llm_tool(
+    )
+    .cached(),
+    ToolSpec::new(
         "extract_relevant_info_by_llm",
         &[TEXTS, ArgSpec::new("extract_term", Kind::Text)],
         Kind::Texts,
@@ -93,8 +83,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         r#"extract_relevant_info_by_llm([get_text_info(0)], "material")"#,
         extract,
     )
-    .with_cost("1 LLM call per 5 different texts"),
-    llm_tool(
+    .with_cost("1 LLM call per 5 different texts")
+    .cached(),
+    ToolSpec::new(
         "check_req_by_llm",
         &[NODES, ArgSpec::new("requirement", Kind::Text)],
         Kind::Bools,
@@ -104,8 +95,9 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         r#"check_req_by_llm([0, 1], "is made of wool")"#,
         check,
     )
-    .with_cost("1 LLM call per 10 different nodes"),
-    llm_tool(
+    .with_cost("1 LLM call per 10 different nodes")
+    .cached(),
+    ToolSpec::new(
         "get_scores_by_llm",
         &[NODES, QUERY],
         Kind::Numbers,
@@ -115,37 +107,36 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "get_scores_by_llm([0, 1], query)",
         score,
     )
-    .with_cost("1 LLM call per 10 different nodes"),
+    .with_cost("1 LLM call per 10 different nodes")
+    .cached(),
 ];
 
-/// A question to the model about several items: its prompt, and the keys of the prompt's inputs and
-/// of the reply.
+/// A question to the model about several items: its prompt with its inputs, and how to read the
+/// reply.
 struct Question<'a> {
     prompt: &'static str,
     /// Inputs shared by all items.
     inputs: Json,
-    /// Key of the input that lists the items.
-    list: &'static str,
     /// Key of the reply's list of entries.
     replies: &'static str,
-    /// Maximum number of items in one request.
-    batch_size: usize,
     /// Reads an item's value from the item's entry in the reply; `None` if the entry is unusable.
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
 /// Asks the question about all items, in batches, and returns their values in order; `None` for an
 /// item without a usable reply. After the first round, items without a value are requested once
-/// more.
+/// more. `list` is the key of the input that lists the items, and `batch_size` the maximum number
+/// of items in one request.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,
+    (list, batch_size): (&str, usize),
     items: &[Json],
 ) -> Result<Vec<Option<Value>>, ToolError> {
     let mut values: Vec<Option<Value>> = vec![None; items.len()];
     for attempt in ROUNDS {
         let open: Vec<usize> = (0..items.len()).filter(|&index| values[index].is_none()).collect();
-        let batches: Vec<&[usize]> = open.chunks(question.batch_size).collect();
+        let batches: Vec<&[usize]> = open.chunks(batch_size).collect();
         if batches.is_empty() {
             break;
         }
@@ -156,7 +147,7 @@ fn ask(
                 item
             });
             let mut inputs = question.inputs.clone();
-            inputs[question.list] = numbered.collect();
+            inputs[list] = numbered.collect();
             inputs
         });
         let inputs = inputs.collect();
@@ -220,7 +211,7 @@ fn ask_nodes(
         ctx.meter.poll()?;
         items.push(node_item(ctx, node, topic)?);
     }
-    let values = ask(ctx, question, &items)?;
+    let values = ask(ctx, question, ("nodes", NODES_PER_REQUEST), &items)?;
     Ok(values_at(&values, &indexes, default))
 }
 
@@ -260,7 +251,8 @@ fn ask_texts(
         items.push(json!({"text": cut(ctx.base, text)}));
     }
     let mut values = vec![None; texts.len()];
-    for (index, value) in full.into_iter().zip(ask(ctx, question, &items)?) {
+    let asked = ask(ctx, question, ("texts", TEXTS_PER_REQUEST), &items)?;
+    for (index, value) in full.into_iter().zip(asked) {
         values[index] = value;
     }
     Ok(values_at(&values, &indexes, &Value::text(NOTHING)))
@@ -320,9 +312,7 @@ fn summarize(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
     let question = Question {
         prompt: "tools/summarize",
         inputs: json!({"max_words": words}),
-        list: "texts",
         replies: "summaries",
-        batch_size: TEXTS_PER_REQUEST,
         read: &read,
     };
     ask_texts(ctx, args, &question, |_, text| head(text, TEXT_CHARS).to_owned())
@@ -333,9 +323,7 @@ fn extract(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let question = Question {
         prompt: "tools/extract",
         inputs: json!({"term": term}),
-        list: "texts",
         replies: "extracts",
-        batch_size: TEXTS_PER_REQUEST,
         read: &|entry| text_of(&entry["text"]).map(|text| Value::text(&text)),
     };
     ask_texts(ctx, args, &question, |base, text| relevant(base, text, term, TEXT_CHARS))
@@ -389,9 +377,7 @@ fn check(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let question = Question {
         prompt: "tools/check",
         inputs: json!({"requirement": requirement}),
-        list: "nodes",
         replies: "checks",
-        batch_size: NODES_PER_REQUEST,
         read: &|entry| truth_of(&entry["met"]).map(Value::Bool),
     };
     ask_nodes(ctx, args, &question, requirement, &Value::Bool(false))
@@ -417,9 +403,7 @@ fn score(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let question = Question {
         prompt: "tools/score",
         inputs: json!({"query": query}),
-        list: "nodes",
         replies: "scores",
-        batch_size: NODES_PER_REQUEST,
         read: &|entry| unit_score(&entry["score"]).map(Value::Float),
     };
     ask_nodes(ctx, args, &question, query, &Value::Float(0.0))

@@ -1,8 +1,6 @@
 //! Tools over scores: arithmetic, filters, fusion.
 
-use crate::{
-    ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup, spec::Run,
-};
+use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
 use agent_index::query::number;
 use agent_kb::{Combine, NodeSet, Scores};
 
@@ -13,23 +11,11 @@ const SCORES: ArgSpec = ArgSpec::new("scores", Kind::Scores);
 const OTHER: ArgSpec = ArgSpec::new("other", Kind::Scores);
 const NODES: ArgSpec = ArgSpec::new("nodes", Kind::Nodes);
 
-const fn rank_tool(
-    name: &'static str,
-    args: &'static [ArgSpec],
-    result: Kind,
-    doc: &'static str,
-    example: &'static str,
-    run: Run,
-) -> ToolSpec {
-    let (group, flow, cost) = ("rank", NodeFlow::Carry, "1 per node");
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
-}
-
 /// Cost of a tool that reads one field of each node.
 const PER_FIELD: &str = "1 per node and per 100 bytes of its field";
 
 pub(super) const TOOLS: &[ToolSpec] = &[
-    rank_tool(
+    ToolSpec::new(
         "top",
         &[SCORES, ArgSpec::new("k", Kind::Int)],
         Kind::Scores,
@@ -41,7 +27,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Cut),
-    rank_tool(
+    ToolSpec::new(
         "normalize",
         &[SCORES],
         Kind::Scores,
@@ -51,7 +37,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| change(ctx, args, Scores::normalized),
     )
     .with_flow(NodeFlow::Normalize),
-    rank_tool(
+    ToolSpec::new(
         "at_least",
         &[SCORES, ArgSpec::new("least", Kind::Number)],
         Kind::Scores,
@@ -63,7 +49,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Keep),
-    rank_tool(
+    ToolSpec::new(
         "power",
         &[SCORES, ArgSpec::new("exponent", Kind::Number)],
         Kind::Scores,
@@ -76,7 +62,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             change(ctx, args, |scores| scores.map(|_, score| score.max(0.0).powf(exponent)))
         },
     ),
-    rank_tool(
+    ToolSpec::new(
         "restrict",
         &[SCORES, NODES],
         Kind::Scores,
@@ -86,7 +72,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         restrict,
     )
     .with_flow(NodeFlow::Keep),
-    rank_tool(
+    ToolSpec::new(
         "without",
         &[SCORES, NODES],
         Kind::Scores,
@@ -95,7 +81,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         without,
     )
     .with_flow(NodeFlow::Remove),
-    rank_tool(
+    ToolSpec::new(
         "uniform",
         &[NODES, ArgSpec::optional("score", Kind::Number, "1.0")],
         Kind::Scores,
@@ -107,7 +93,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             Ok(Value::scores(Scores::uniform(&nodes, score)))
         },
     ),
-    rank_tool(
+    ToolSpec::new(
         "largest",
         &[SCORES, OTHER],
         Kind::Scores,
@@ -115,35 +101,29 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "largest(link(query), search(query))",
         |ctx, args| combine(ctx, args, Combine::Max),
     ),
-    ToolSpec {
-        name: "fuse",
-        group: "rank",
-        args: &[ArgSpec::new("rankings", Kind::Any), ArgSpec::optional("k", Kind::Number, "60.0")],
-        result: Kind::Scores,
-        flow: NodeFlow::Fuse,
-        cost: "1 per node",
-        doc: "Reciprocal rank fusion of a list of scores: the sum of 1 / (k + rank), ranks from 1, \
-              ties by smaller id (Cormack et al. 2009). At most 16 lists.",
-        example: "fuse([search(query), search_vectors(query)])",
-        cached: false,
-        run: fuse,
-    },
-    ToolSpec {
-        name: "score_of",
-        group: "rank",
-        args: &[SCORES, ArgSpec::new("node", Kind::Node)],
-        result: Kind::Number,
-        flow: NodeFlow::Carry,
-        cost: "1",
-        doc: "The score of a node, 0 when it has none.",
-        example: "score_of(search(query), 1)",
-        cached: false,
-        run: |_, args| {
+    ToolSpec::new(
+"fuse",
+&[ArgSpec::new("rankings", Kind::Any), ArgSpec::optional("k", Kind::Number, "60.0")],
+Kind::Scores,
+"Reciprocal rank fusion of a list of scores: the sum of 1 / (k + rank), ranks from 1, \
+         ties by smaller id (Cormack et al. 2009). At most 16 lists.",
+"fuse([search(query), search_vectors(query)])",
+fuse,
+)
+.with_flow(NodeFlow::Fuse),
+    ToolSpec::new(
+"score_of",
+&[SCORES, ArgSpec::new("node", Kind::Node)],
+Kind::Number,
+"The score of a node, 0 when it has none.",
+"score_of(search(query), 1)",
+|_, args| {
             let score = args.scores(0)?.get(args.node(1)?).unwrap_or(0.0);
             Ok(Value::Float(f64::from(score)))
         },
-    },
-    rank_tool(
+)
+.with_cost("1"),
+    ToolSpec::new(
         "+",
         &[SCORES, OTHER],
         Kind::Scores,
@@ -152,7 +132,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| combine(ctx, args, Combine::Sum),
     )
     .with_flow(NodeFlow::Sum),
-    rank_tool(
+    ToolSpec::new(
         "*",
         &[SCORES, OTHER],
         Kind::Scores,
@@ -160,7 +140,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "search(query) * search_vectors(query)",
         |ctx, args| combine(ctx, args, Combine::Product),
     ),
-    rank_tool(
+    ToolSpec::new(
         "*",
         &[SCORES, ArgSpec::new("weight", Kind::Number)],
         Kind::Scores,
@@ -172,7 +152,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Multiply),
-    rank_tool(
+    ToolSpec::new(
         "*",
         &[ArgSpec::new("weight", Kind::Number), SCORES],
         Kind::Scores,
@@ -185,7 +165,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Multiply),
-    rank_tool(
+    ToolSpec::new(
         "/",
         &[SCORES, ArgSpec::new("divisor", Kind::Number)],
         Kind::Scores,
@@ -200,7 +180,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Divide),
-    rank_tool(
+    ToolSpec::new(
         "-",
         &[SCORES, OTHER],
         Kind::Scores,
@@ -213,7 +193,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         },
     )
     .with_flow(NodeFlow::Difference),
-    rank_tool(
+    ToolSpec::new(
         "&",
         &[SCORES, NODES],
         Kind::Scores,
@@ -222,7 +202,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         restrict,
     )
     .with_flow(NodeFlow::Keep),
-    rank_tool(
+    ToolSpec::new(
         "-",
         &[SCORES, NODES],
         Kind::Scores,
@@ -231,7 +211,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         without,
     )
     .with_flow(NodeFlow::Remove),
-    rank_tool(
+    ToolSpec::new(
         "with_field",
         &[
             NODES,
@@ -244,7 +224,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         with_field,
     )
     .with_cost(PER_FIELD),
-    rank_tool(
+    ToolSpec::new(
         "with_number",
         &[
             NODES,

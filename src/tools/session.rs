@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use crate::{
     ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError, ToolHost,
     Value, registry, source::literal,
 };
-use agent_ground::clock::Timer;
+use agent_ground::{clock::Timer, locks::locked};
 use agent_index::{IndexedBase, terms::QueryTerms};
 use agent_kb::{Kb, NodeId, answer::Cell};
 use agent_llm::{LlmError, replies::AskUsage};
@@ -159,13 +159,13 @@ impl Meter {
     /// # Errors
     /// [`ToolError::Budget`] if the sum of all charges exceeds 40 requests, 400 nodes and texts, or
     /// 400,000 tokens, or the session's lower limits.
-    pub fn charge_llm(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
-        self.charge(Work {
-            touched: 0,
-            llm_requests: requests,
-            llm_items: items,
-            llm_tokens: tokens,
-        })
+    pub fn charge_llm(
+        &mut self,
+        llm_requests: u64,
+        llm_items: u64,
+        llm_tokens: u64,
+    ) -> Result<(), ToolError> {
+        self.charge(Work { touched: 0, llm_requests, llm_items, llm_tokens })
     }
 
     fn charge(&mut self, more: Work) -> Result<(), ToolError> {
@@ -227,11 +227,11 @@ pub struct Trace(Arc<Mutex<Vec<ToolCall>>>);
 impl Trace {
     /// Removes and returns the tool calls traced so far.
     pub fn take(&self) -> Vec<ToolCall> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.0))
     }
 
     fn note(&self, call: ToolCall) {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = locked(&self.0);
         if calls.len() < MAX_TRACED {
             calls.push(call);
         }

@@ -111,6 +111,20 @@ impl ArgSpec {
 }
 
 impl ToolSpec {
+    /// Describes a tool that returns nodes of its arguments, and whose results are not cached. Its
+    /// group and, unless it has its own, its cost are set by [`registry`](crate::registry).
+    pub(crate) const fn new(
+        name: &'static str,
+        args: &'static [ArgSpec],
+        result: Kind,
+        doc: &'static str,
+        example: &'static str,
+        run: Run,
+    ) -> Self {
+        let (group, flow, cost, cached) = ("", NodeFlow::Carry, "", false);
+        Self { name, group, args, result, flow, cost, doc, example, cached, run }
+    }
+
     /// Replaces `flow`.
     pub const fn with_flow(self, flow: NodeFlow) -> Self {
         Self { flow, ..self }
@@ -119,6 +133,11 @@ impl ToolSpec {
     /// Replaces `cost`.
     pub const fn with_cost(self, cost: &'static str) -> Self {
         Self { cost, ..self }
+    }
+
+    /// Sets `cached`.
+    pub const fn cached(self) -> Self {
+        Self { cached: true, ..self }
     }
 
     /// Returns the minimum number of arguments of a call.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, lookup};
+use crate::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup};
 use agent_kb::{
     Direction, FieldId, NodeId, RelationId, TypeId,
     table::{
@@ -28,43 +28,37 @@ const FIELD: usize = 1_000;
 const NODES: ArgSpec = ArgSpec::new("nodes", Kind::Nodes);
 
 pub(super) const TOOLS: &[ToolSpec] = &[
-    ToolSpec {
-        name: "table",
-        group: "table",
-        args: &[NODES, ArgSpec::new("columns", Kind::Texts)],
-        result: Kind::Any,
-        flow: NodeFlow::Carry,
-        cost: "1 per cell and per edge followed, 1,000 per field",
-        doc: "Typed values of at most 1,000 nodes of one type: a list of maps, by id, of `id` and the \
-              columns, at most 16, as they are written. A column is \"name\", a field, or up to 3 steps \
-              such as \"has_brand\" or \"has_brand:out has_brand:in\", which give a list of names, by \
-              id, at most 20; \"count \" before steps gives how many nodes they lead to, itself not \
-              counted. Fields whose values are numbers give numbers; what is absent is ().",
-        example: r#"table(nodes([0, 1]), ["name", "price", "has_brand:out", "count also_buy"])"#,
-        cached: true,
-        run: table,
-    },
-    ToolSpec {
-        name: "aggregate",
-        group: "table",
-        args: &[
+    ToolSpec::new(
+        "table",
+        &[NODES, ArgSpec::new("columns", Kind::Texts)],
+        Kind::Any,
+        "Typed values of at most 1,000 nodes of one type: a list of maps, by id, of `id` and the \
+         columns, at most 16, as they are written. A column is \"name\", a field, or up to 3 steps \
+         such as \"has_brand\" or \"has_brand:out has_brand:in\", which give a list of names, by \
+         id, at most 20; \"count \" before steps gives how many nodes they lead to, itself not \
+         counted. Fields whose values are numbers give numbers; what is absent is ().",
+        r#"table(nodes([0, 1]), ["name", "price", "has_brand:out", "count also_buy"])"#,
+        table,
+    )
+    .cached(),
+    ToolSpec::new(
+        "aggregate",
+        &[
             NODES,
             ArgSpec::new("column", Kind::Text),
             ArgSpec::optional("how", Kind::Text, "\"mean\""),
             ArgSpec::optional("by", Kind::Text, "\"\""),
         ],
-        result: Kind::Any,
-        flow: NodeFlow::Carry,
-        cost: "1 per cell and per edge followed, 1,000 per field",
-        doc: "One number of a column, written as for table, over nodes of one type: how is \"count\" \
-              (nodes with a value), \"sum\", \"mean\", \"median\", \"min\", \"max\", \"variance\" or \
-              \"stddev\" (of a sample); () where there is no value. With by, another column, a list of \
-              maps of `group`, `value` and `n`, largest value first, ties by group; a node counts in \
-              each of its groups. Groups without a value are left out.",
-        example: r#"aggregate(of_type(neighbors(0), "product"), "price", "mean", "has_brand:out")"#,
-        cached: true,
-        run: aggregate,
-    },
+        Kind::Any,
+        "One number of a column, written as for table, over nodes of one type: how is \"count\" \
+         (nodes with a value), \"sum\", \"mean\", \"median\", \"min\", \"max\", \"variance\" or \
+         \"stddev\" (of a sample); () where there is no value. With by, another column, a list of \
+         maps of `group`, `value` and `n`, largest value first, ties by group; a node counts in \
+         each of its groups. Groups without a value are left out.",
+        r#"aggregate(of_type(neighbors(0), "product"), "price", "mean", "has_brand:out")"#,
+        aggregate,
+    )
+    .cached(),
 ];
 
 /// Where the values of a column come from.

@@ -13,8 +13,9 @@ use agent_kb::{NodeId, Scores};
 const MAX_FOUND: usize = 5_000;
 /// Number of vectors scored between two polls of the meter.
 const CHUNK_ROWS: usize = 16_384;
-/// Cost of linking or searching a text, as shown on the reference page.
-const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
+/// Cost of linking or searching a text, as shown on the reference page; the cost of most tools of
+/// this group.
+pub(super) const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
 /// Cost of comparing nodes with a text, as shown on the reference page.
 const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
                           text if that is more";
@@ -35,8 +36,7 @@ const fn find_tool(
     example: &'static str,
     run: Run,
 ) -> ToolSpec {
-    let (group, result, flow, cost) = ("text", Kind::Scores, NodeFlow::Find, PER_WORD);
-    ToolSpec { name, group, args, result, flow, cost, doc, example, cached: true, run }
+    ToolSpec::new(name, args, Kind::Scores, doc, example, run).with_flow(NodeFlow::Find).cached()
 }
 
 /// Describes a tool that scores given nodes by a text.
@@ -162,20 +162,16 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         similarity,
     )
     .with_cost("1 per byte of the text, 10 per node"),
-    ToolSpec {
-        name: "without_names",
-        group: "text",
-        args: &[TEXT, NODES],
-        result: Kind::Text,
-        flow: NodeFlow::Carry,
-        cost: "1,000 per word (per 64 bytes of a longer one), 10 per node",
-        doc: "The text without the words that name any of the nodes, wherever they stand: what is \
-              left describes the answer rather than the nodes it is linked to. Every word of a \
-              name or alias goes, also an ordinary one, so give it sure links only; signs between \
-              words go too.",
-        example: r#"without_names(query, link(query, "brand", 1))"#,
-        cached: true,
-        run: |ctx, args| {
+    ToolSpec::new(
+        "without_names",
+        &[TEXT, NODES],
+        Kind::Text,
+        "The text without the words that name any of the nodes, wherever they stand: what is \
+         left describes the answer rather than the nodes it is linked to. Every word of a \
+         name or alias goes, also an ordinary one, so give it sure links only; signs between \
+         words go too.",
+        r#"without_names(query, link(query, "brand", 1))"#,
+        |ctx, args| {
             let (text, nodes) = (args.text(0)?, args.nodes(1)?);
             cost::charge_words(ctx, text)?;
             cost::charge_scored(ctx, nodes.len(), 0)?;
@@ -184,73 +180,63 @@ pub(super) const TOOLS: &[ToolSpec] = &[
                 ctx.base.entities.without_names_while(text, nodes, &mut || ctx.meter.poll())?;
             Ok(Value::text(&left))
         },
-    },
-    ToolSpec {
-        name: "words",
-        group: "text",
-        args: &[TEXT],
-        result: Kind::Texts,
-        flow: NodeFlow::Carry,
-        cost: "1 per byte of the text",
-        doc: "The words of a text in order, lower case, without accents.",
-        example: "words(query)",
-        cached: false,
-        run: |ctx, args| {
+    )
+    .with_cost("1,000 per word (per 64 bytes of a longer one), 10 per node")
+    .cached(),
+    ToolSpec::new(
+        "words",
+        &[TEXT],
+        Kind::Texts,
+        "The words of a text in order, lower case, without accents.",
+        "words(query)",
+        |ctx, args| {
             let text = args.text(0)?;
             cost::charge_text(ctx, text)?;
             Ok(Value::List(name_words(text).map(|(_, word)| Value::text(&word)).collect()))
         },
-    },
-    ToolSpec {
-        name: "quoted",
-        group: "text",
-        args: &[TEXT],
-        result: Kind::Texts,
-        flow: NodeFlow::Carry,
-        cost: "1 per byte of the text",
-        doc: "The parts of a text between double quotation marks (straight, curly or angular, no \
-              single ones), in order, without the marks, at most 32; none where nothing is \
-              quoted. A mark behind a number is no quotation mark where \
-              another closes the quotation.",
-        example: r#"quoted("like \"Steel Bottle\" by Northpeak")"#,
-        cached: false,
-        run: |ctx, args| {
+    )
+    .with_cost("1 per byte of the text"),
+    ToolSpec::new(
+        "quoted",
+        &[TEXT],
+        Kind::Texts,
+        "The parts of a text between double quotation marks (straight, curly or angular, no \
+         single ones), in order, without the marks, at most 32; none where nothing is \
+         quoted. A mark behind a number is no quotation mark where \
+         another closes the quotation.",
+        r#"quoted("like \"Steel Bottle\" by Northpeak")"#,
+        |ctx, args| {
             let text = args.text(0)?;
             cost::charge_text(ctx, text)?;
             Ok(Value::List(quoted(text).into_iter().map(Value::text).collect()))
         },
-    },
-    ToolSpec {
-        name: "name_of",
-        group: "text",
-        args: &[ArgSpec::new("node", Kind::Node)],
-        result: Kind::Text,
-        flow: NodeFlow::Carry,
-        cost: "1",
-        doc: "The name of a node.",
-        example: "name_of(0)",
-        cached: false,
-        run: |ctx, args| {
+    )
+    .with_cost("1 per byte of the text"),
+    ToolSpec::new(
+        "name_of",
+        &[ArgSpec::new("node", Kind::Node)],
+        Kind::Text,
+        "The name of a node.",
+        "name_of(0)",
+        |ctx, args| {
             let node = lookup::node(ctx.base, args.node(0)?)?;
             Ok(Value::text(ctx.base.kb.name(node)))
         },
-    },
-    ToolSpec {
-        name: "field_of",
-        group: "text",
-        args: &[ArgSpec::new("node", Kind::Node), ArgSpec::new("field", Kind::Text)],
-        result: Kind::Text,
-        flow: NodeFlow::Carry,
-        cost: "1",
-        doc: "The text of one field of a node, empty when it has none.",
-        example: r#"field_of(0, "description")"#,
-        cached: false,
-        run: |ctx, args| {
+    )
+    .with_cost("1"),
+    ToolSpec::new(
+        "field_of",
+        &[ArgSpec::new("node", Kind::Node), ArgSpec::new("field", Kind::Text)],
+        Kind::Text,
+        "The text of one field of a node, empty when it has none.",
+        r#"field_of(0, "description")"#,
+        |ctx, args| {
             let node = lookup::node(ctx.base, args.node(0)?)?;
             let field = lookup::field(ctx.base, args.text(1)?)?;
             Ok(Value::text(ctx.base.kb.field(node, field).unwrap_or_default()))
         },
-    },
+    )
+    .with_cost("1"),
 ];
 
 /// Name of the tool that needs an index of the query language.
