@@ -83,10 +83,9 @@ impl GraphBoost {
         let strong = found.filter(|_, strength| strength >= MIN_STRENGTH);
         let linked = |(node, strength)| {
             let neighborhood = Neighborhood::new(&base.kb, node).candidates(&base.kb);
-            let kept = match self.boost.filter {
-                Filter::None => neighborhood.filtered(base, query, Filter::None, usize::MAX)?,
-                filter => neighborhood.filtered(base, query, filter, self.boost.k)?,
-            };
+            let Boost { k, filter, .. } = self.boost;
+            let k = if filter == Filter::None { usize::MAX } else { k };
+            let kept = neighborhood.filtered(base, query, filter, k)?;
             Ok(EntityNeighbors { node, strength, neighborhood, kept })
         };
         best(strong.as_slice().to_vec(), MAX_ENTITIES).into_iter().map(linked).collect()
