@@ -1,5 +1,5 @@
 //! Shortest paths between nodes over edges of any relation in any direction, and paths along a
-//! metapath, by breadth-first search.
+//! metapath, by breadth-first search over [`KbGraph`].
 //!
 //! Of several paths, one is chosen step by step from its end: by the smallest id of the previous
 //! node, then an edge in its stored direction, then the first relation.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Kb, Marks, NodeId, RelationId, TypeId, distinct};
+use crate::{Direction, Kb, KbGraph, Marks, NodeId, RelationId, TypeId, distinct};
 
 /// One edge of a path, with the node at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -231,16 +231,18 @@ fn known(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
 /// Returns the edges of a node in both directions: first those that start at the node, then those
 /// that end there, each ordered by relation, then by neighbor.
 pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
-    [Direction::Out, Direction::In].into_iter().flat_map(move |direction| {
-        let relations = (0..kb.relations().len() as u16).map(RelationId);
-        relations.flat_map(move |relation| {
-            let ends = match direction {
-                Direction::Out => kb.targets(node, relation),
-                _ => kb.sources(node, relation),
-            };
-            ends.iter().map(move |&node| Hop { relation, direction, node })
-        })
-    })
+    let graph = KbGraph::new(kb, None);
+    let out = graph.incident(node, petgraph::Outgoing).map(|edge| Hop {
+        relation: edge.relation,
+        direction: Direction::Out,
+        node: edge.target,
+    });
+    let back = graph.incident(node, petgraph::Incoming).map(|edge| Hop {
+        relation: edge.relation,
+        direction: Direction::In,
+        node: edge.source,
+    });
+    out.chain(back)
 }
 
 /// Returns the edges of a node along a step of a metapath: edges in their stored direction first,

@@ -1,17 +1,18 @@
-//! The store against naive models and the Arrow reader, and with damaged files.
+//! The store against naive models, petgraph and the Arrow reader, and with damaged files.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     io::{Seek, SeekFrom, Write},
     path::Path,
 };
 
+use petgraph::visit::{Bfs, EdgeCount, IntoEdgeReferences, Reversed};
 use proptest::prelude::*;
 
 use crate::{
-    Direction, FieldId, Hop, Kb, KbError, KbMeta, KbWriter, MetapathStep, NodeId, Path as Way,
-    PathBounds, RelationId, Tuple, TypeId, hops, paths_along, shortest_paths, verify,
+    Direction, FieldId, Hop, Kb, KbError, KbGraph, KbMeta, KbWriter, MetapathStep, NodeId,
+    Path as Way, PathBounds, RelationId, Tuple, TypeId, paths_along, shortest_paths, verify,
 };
 
 type Node = (&'static str, &'static str, Vec<(String, String)>);
@@ -298,12 +299,33 @@ fn rows_are_found_across_batches() {
     }
 }
 
+#[test]
+fn petgraph_algorithms_run_over_a_base() {
+    let (_dir, kb) = tiny();
+    let all = KbGraph::new(&kb, None);
+    let mut order = Vec::new();
+    let mut bfs = Bfs::new(all, 1);
+    while let Some(node) = bfs.next(all) {
+        order.push(node);
+    }
+    assert_eq!(order, [1, 0, 2, 3]);
+    let hops: BTreeMap<NodeId, u32> =
+        petgraph::algo::dijkstra(all, 4, None, |_| 1u32).into_iter().collect();
+    assert_eq!(hops, BTreeMap::from([(4, 0), (2, 1), (0, 2), (3, 3)]));
+    let mut back = Bfs::new(Reversed(all), 3);
+    assert_eq!(std::iter::from_fn(|| back.next(Reversed(all))).count(), 5);
+    assert_eq!((all.edge_count(), all.edge_references().count()), (5, 5));
+    let cites = KbGraph::new(&kb, kb.relation_id("cites"));
+    assert_eq!(petgraph::algo::tarjan_scc(cites).len(), 4, "0 and 2 cite each other");
+    assert_eq!(petgraph::algo::connected_components(all), 1);
+}
+
 /// Calls every method of a base; must not panic on any bytes.
 fn exercise(kb: &Kb) -> usize {
     let mut seen = 0;
     for node in (0..kb.n_nodes()).chain([u32::MAX]) {
         seen += kb.name(node).len() + kb.text(node).len() + usize::from(kb.node_type(node).0);
-        seen += usize::from(kb.is_candidate(node)) + hops(kb, node).count();
+        seen += usize::from(kb.is_candidate(node));
         seen += kb.fields(node).map(|(_, value)| value.len()).sum::<usize>();
         for relation in 0..=kb.relations().len() as u16 {
             for direction in [Direction::Out, Direction::In, Direction::Any] {
@@ -314,6 +336,8 @@ fn exercise(kb: &Kb) -> usize {
     for type_id in 0..=kb.types().len() as u16 {
         seen += kb.nodes_of_type(TypeId(type_id)).len();
     }
+    let graph = KbGraph::new(kb, None);
+    seen += petgraph::algo::dijkstra(graph, 0, None, |_| 1u32).len();
     seen + kb.candidates().len()
 }
 

@@ -14,6 +14,9 @@ use statrs::function::{
 /// Maximum sample size of the Shapiro-Wilk test. Larger samples are tested by the Jarque-Bera test,
 /// whose p-value is valid only for large samples.
 pub const MAX_SHAPIRO: usize = 5_000;
+/// Share of cells with an expected count below 5, in `0..=1`, from which the chi-square test is
+/// unreliable.
+pub const MAX_SPARSE: f64 = 0.2;
 
 /// A statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
