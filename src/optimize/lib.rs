@@ -549,7 +549,8 @@ impl Run<'_> {
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
-        let stored = self.trials.journal.step("run", "identity", &identity)?;
+        let own = || Ok::<_, JournalError>((identity.clone(), Vec::new()));
+        let stored = self.trials.journal.step("run", "identity", own)?;
         if stored == identity {
             return Ok(());
         }

@@ -16,10 +16,7 @@ use agent_infer::{
     merged_routes, routes,
 };
 use agent_optimize::trial::mean;
-use agent_retrieve::{
-    Ranking,
-    eval::{Comparison, SEED, statistics},
-};
+use agent_retrieve::eval::{Comparison, SEED};
 use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 

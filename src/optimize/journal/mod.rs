@@ -260,22 +260,33 @@ impl Journal {
         Ok(Arc::new(JournalReplies(self.files.clone())))
     }
 
-    /// Returns the result of the step with this kind and key; commits `value` if there is no such
-    /// step. In both cases the result is as read back from its JSON.
+    /// Returns the result of the step with this kind and key. Reads the result if the step was
+    /// committed; otherwise computes and commits it. In both cases the result is as read back from
+    /// its JSON.
     ///
     /// # Errors
-    /// Errors of [`Journal::find`] and of [`Journal::commit`].
-    pub fn step<T>(&mut self, kind: &str, key: &str, value: &T) -> Result<T>
+    /// Errors of `compute`, after which nothing is stored, of [`Journal::find`] and of
+    /// [`Journal::commit`]. If the journal cannot be written, `compute` is not called.
+    pub fn step<T, E>(
+        &mut self,
+        kind: &str,
+        key: &str,
+        compute: impl FnOnce() -> Result<(T, Vec<Program>), E>,
+    ) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
+        E: From<JournalError>,
     {
-        if let Some(stored) = self.find(kind, key)? {
-            return Ok(stored);
+        if let Some(value) = self.find(kind, key)? {
+            return Ok(value);
         }
-        let body = encode(kind, key, value, BODY_BYTES)?;
+        check_names(kind, key)?;
+        self.files.lock().check_writable(false)?;
+        let (value, programs) = compute()?;
+        let body = encode(kind, key, &value, BODY_BYTES)?;
         // Decoded before the commit, so that every stored value can be read.
         let value = decode(kind, key, &body)?;
-        self.append(kind, key, &body, &[], &[])?;
+        self.append(kind, key, &body, &programs, &[])?;
         Ok(value)
     }
 

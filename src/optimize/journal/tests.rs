@@ -165,10 +165,13 @@ fn the_longest_program_is_stored_and_no_longer_one() {
 }
 
 #[test]
-fn an_unreadable_result_stores_nothing() {
+fn a_failed_computation_or_an_unreadable_result_stores_nothing() {
     let dir = TempDir::new().expect("directory");
     let mut journal = filled(dir.path(), 1);
-    let nan = journal.step("llm", "1", &f64::NAN);
+    let failed: Result<u8, Box<dyn std::error::Error>> =
+        journal.step("llm", "1", || Err("the network is down".into()));
+    assert_eq!(failed.expect_err("error").to_string(), "the network is down");
+    let nan = journal.step::<f64, JournalError>("llm", "1", || Ok((f64::NAN, vec![])));
     assert!(matches!(nan, Err(JournalError::Decode { .. })), "{nan:?}");
     let keys = BTreeMap::from([((1, 2), 3)]);
     assert!(matches!(journal.commit("x", "", &keys, &[]), Err(JournalError::Encode { .. })));
