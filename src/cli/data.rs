@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use anyhow::anyhow;
 use clap::{Subcommand, builder::PossibleValuesParser};
 
-use crate::{Context, Exit, OneJson, plain, pull, synthesize, table};
+use crate::{Context, Exit, ListArgs, OneJson, plain, pull, synthesize, table};
 use agent_app::{
     AppError, Perform as _, Result, count, counted,
     data::{
@@ -95,13 +95,6 @@ pub(super) enum Command {
     Facets(OneJson<facets::Request>),
     /// Remove a dataset with its indexes
     Remove(remove::Request),
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
-    /// Print JSON lines
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, clap::Args)]

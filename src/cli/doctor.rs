@@ -251,7 +251,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
         Ok(kb) => format!("{} nodes, opened in {}", kb.n_nodes(), ms(began)),
         Err(error) => return vec![broken(check, error.to_string())],
     };
-    let mut read = reading(&check, bytes_of(&base), ctx);
+    let mut read = ctx.progress(format!("reading {check}"), bytes_of(&base));
     let whole = kb::verify(&base.kb_dir(), &mut read).map_err(|error| error.to_string());
     let whole =
         whole.and_then(|()| base.verify_queries(&mut read).map_err(|error| error.to_string()));
@@ -269,7 +269,9 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let index = match dataset::open_index(&base, ctx) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
-            let verified = index.verify(&mut reading(&check, index.bytes_to_verify(), ctx));
+            let mut read = ctx.progress(format!("reading {check}"), index.bytes_to_verify());
+            let verified = index.verify(&mut read);
+            drop(read);
             match verified.and_then(|sealed| Ok((sealed, index.describe_parts()?))) {
                 Ok((sealed, parts)) => {
                     let parts: String = parts.iter().map(|part| format!("; {part}")).collect();
@@ -299,16 +301,6 @@ fn bytes_of(base: &Base) -> u64 {
     let of_base = Manifest::read(&base.kb_dir())
         .map_or(0, |manifest| manifest.files.values().map(|file| file.bytes).sum::<u64>());
     of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
-}
-
-/// Shows the progress of reading `total` bytes. Returns the function to call after each read
-/// with the number of bytes read.
-fn reading(what: &str, total: u64, ctx: &Context) -> impl FnMut(u64) {
-    let (progress, stage, mut done) = (ctx.watch.progress(), format!("reading {what}"), 0);
-    move |n| {
-        done += n;
-        progress.at(&stage, done, total);
-    }
 }
 
 fn ms(began: Instant) -> String {

@@ -3,7 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::{Context, Exit, table};
+use crate::{Context, Exit, ListArgs, table};
 use agent_app::Result;
 use agent_serve::{Keys, Scope};
 
@@ -28,13 +28,6 @@ pub(super) struct AddArgs {
     /// Set the permissions of the key
     #[arg(long, value_enum, default_value_t = ScopeName::Read)]
     scope: ScopeName,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
-    /// Print JSON lines
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -29,10 +29,8 @@ mod failure;
 mod fit;
 mod hits;
 mod home;
-mod index;
 mod key;
 mod manual;
-mod mcp;
 mod opener;
 mod optimize;
 mod printer;
@@ -73,7 +71,7 @@ use tracing_subscriber::{
 };
 
 use crate::printer::{Level, Printer, plain, table};
-use agent_app::{App, AppError, Explain, Result, Watch as _, variable};
+use agent_app::{App, AppError, Explain, Perform as _, Result, Watch as _, variable};
 use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;
 
@@ -190,7 +188,11 @@ enum Command {
     #[command(subcommand)]
     Data(data::Command),
     /// Build the indexes of a dataset
-    Index(index::Args),
+    ///
+    /// Keeps existing parts that fit the dataset, unless --force is given; choosing another
+    /// embedder rebuilds only the vectors. If an indexed dataset was imported again, the old
+    /// version answers until the new index is built.
+    Index(agent_app::index::Request),
     /// Rank the nodes of a dataset by relevance to a text
     Search(search::Args),
     /// Answer a question with several systems, side by side
@@ -227,7 +229,12 @@ enum Command {
     /// Answer questions over HTTP
     Serve(serve::Args),
     /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
-    Mcp(mcp::Args),
+    ///
+    /// Assistants start this command themselves. The server offers five read-only tools
+    /// (describe_base, query, search, get_node, neighbors), resources and a prompt; run_program
+    /// only with --allow-programs. The command ends at the end of its input. `agent serve` offers
+    /// the same tools at /mcp.
+    Mcp(serve::ServedArgs),
     /// Create, list and remove the API keys of a server
     #[command(subcommand)]
     Key(key::Command),
@@ -257,12 +264,32 @@ struct OneJson<R: Args> {
     json: bool,
 }
 
+/// Options of a command that prints a list.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
 /// The context that every command receives.
 struct Context {
     app: App,
     printer: Arc<Printer>,
     /// Whether the command ends by itself, without a time limit, once the stop flag is set.
     ends_itself: Arc<AtomicBool>,
+}
+
+impl Context {
+    /// Begins to show the progress of a stage of `total` units. Returns the function to call with
+    /// the number of further units that are done.
+    fn progress(&self, stage: String, total: u64) -> impl FnMut(u64) {
+        let (progress, mut done) = (self.watch.progress(), 0);
+        move |n| {
+            done += n;
+            progress.at(&stage, done, total);
+        }
+    }
 }
 
 impl Deref for Context {
@@ -276,7 +303,7 @@ impl Deref for Context {
 fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::Data(command) => data::run(command, ctx),
-        Command::Index(args) => index::run(&args, ctx),
+        Command::Index(request) => request.perform(ctx).map(|_| Exit::Done),
         Command::Search(args) => search::run(&args, ctx),
         Command::Compare(args) => compare::run(&args, ctx),
         Command::Optimize(args) => optimize::run(&args, ctx),
@@ -292,7 +319,7 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Ask(args) => ask::run(&args, ctx),
         Command::Answer(args) => answer::run(&args, ctx),
         Command::Serve(args) => serve::run(&args, ctx),
-        Command::Mcp(args) => mcp::run(&args, ctx),
+        Command::Mcp(args) => serve::assist(&args, ctx),
         Command::Key(command) => key::run(command, ctx),
         Command::Verify(args) => verify::run(&args, ctx),
         Command::Cache(command) => cache::run(command, ctx),
@@ -366,7 +393,7 @@ fn run_arguments() -> ExitCode {
 
 fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
     let (stop, ends_itself) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let started = start_threads(&stop, printer, &ends_itself);
+    let started = watch_signals(&stop, printer, &ends_itself).and_then(|()| start_pool(printer));
     let outcome = started.and_then(|()| home(cli.global.home)).and_then(|home| {
         let (config, stop) = (cli.global.config, stop.clone());
         let app = App { config, stop, ..App::new(home, printer.clone()) };
@@ -393,18 +420,13 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
     }
 }
 
-/// Starts the threads that every command uses: one that waits for signals, and a pool of at most
-/// [`MAX_THREADS`] for parallel work. The pool is started here, not at its first use, so that a
-/// refusal by the system is reported with a hint.
+/// Starts the pool of at most [`MAX_THREADS`] threads for the parallel work of every command. The
+/// pool is started here, not at its first use, so that a refusal by the system is reported with a
+/// hint.
 ///
 /// # Errors
 /// If the system refuses to start threads.
-fn start_threads(
-    stop: &Arc<AtomicBool>,
-    printer: &Arc<Printer>,
-    ends_itself: &Arc<AtomicBool>,
-) -> Result<()> {
-    watch_signals(stop, printer, ends_itself).hint(MORE_THREADS)?;
+fn start_pool(printer: &Printer) -> Result<()> {
     let variables = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
@@ -416,8 +438,12 @@ fn start_threads(
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }
 
-/// Sets the stop flag at the first Ctrl-C or SIGTERM. Ends the process at the second one or, if
-/// `ends_itself` is false, [`TIME_TO_END`] after the first.
+/// Starts the thread that waits for signals. It sets the stop flag at the first Ctrl-C or SIGTERM,
+/// and ends the process at the second one or, if `ends_itself` is false, [`TIME_TO_END`] after the
+/// first.
+///
+/// # Errors
+/// If the system refuses to start the thread.
 fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
@@ -441,8 +467,8 @@ fn watch_signals(
         }
         printer.notice("stopping");
     })
-    .context("cannot start the thread that waits for signals")?;
-    Ok(())
+    .context("cannot start the thread that waits for signals")
+    .hint(MORE_THREADS)
 }
 
 /// Writes the message about the interruption to stderr, waiting at most [`TIME_TO_TELL`] for that,

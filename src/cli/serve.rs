@@ -1,9 +1,10 @@
-//! `agent serve`: answers questions over HTTP until a signal ends it.
+//! `agent serve` and `agent mcp`: answer questions over HTTP, or over standard input and output,
+//! until a signal ends them.
 
 use agent_app::choice::choice;
 use std::{
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -79,7 +80,7 @@ pub(super) struct ServedArgs {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let Serving { options, llm } = args.served.options(ctx)?;
+    let (options, llm) = args.served.options(ctx)?;
     let listening = Listening {
         address: args.listen,
         keys: Keys::read(&Keys::file(ctx.home.path()))?,
@@ -90,8 +91,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let watch = ctx.watch.clone();
     let started =
         move |address: SocketAddr| watch.notice(&format!("listening on http://{address}"));
-    let stop = ctx.stop.clone();
-    match serve::run(options, listening, started, move || stop.load(Ordering::Relaxed)) {
+    match serve::run(options, listening, started) {
         Err(error @ ServeError::Open(_)) => {
             Err(error).hint("make a key with `agent key add NAME`, or listen on 127.0.0.1")
         }
@@ -114,6 +114,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
+/// Serves the Model Context Protocol over standard input and output.
+pub(super) fn assist(args: &ServedArgs, ctx: &Context) -> Result<Exit> {
+    let (options, llm) = args.options(ctx)?;
+    ctx.ends_itself.store(true, Ordering::Relaxed);
+    serve::assist(options)?;
+    finish(llm, ctx)?;
+    Ok(Exit::Done)
+}
+
 /// Parses a host name or address, with or without a port.
 fn host_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
@@ -123,20 +132,12 @@ fn host_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Resources of a server: its options, and the language model that it uses.
-pub(super) struct Serving {
-    /// Options of the server, with its bases and bundles opened.
-    pub(super) options: Options,
-    /// The language model, if one is used; pass it to [`finish`] when the server ends.
-    pub(super) llm: Option<llm::Opened>,
-}
-
 /// Completes the recording of the language model's replies, and prints the number of its requests
 /// and tokens.
 ///
 /// # Errors
 /// As [`llm::Opened::finish`].
-pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
+fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
     let Some(llm) = llm else { return Ok(()) };
     llm.finish(ctx)?;
     let Spending { calls, tokens_in, tokens_out, .. } = llm.assistant.llm().ledger().total();
@@ -147,11 +148,12 @@ pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
 }
 
 impl ServedArgs {
-    /// Opens the bases, bundles and language model that these options name.
+    /// Opens the bases, bundles and language model that these options name. Returns the options of
+    /// the server, and the model, if one is used, for [`finish`] when the server ends.
     ///
     /// # Errors
     /// If there is nothing to serve, or a base, bundle or language model cannot be opened.
-    pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
+    fn options(&self, ctx: &Context) -> Result<(Options, Option<llm::Opened>)> {
         let llm = match self.effort == Effort::None && !self.any_asks(ctx)? {
             true => None,
             false => Some(llm::open_within(&self.llm, LONGEST_TIME, ctx)?),
@@ -163,19 +165,14 @@ impl ServedArgs {
             at_a_time: llm.at_a_time,
         });
         let threads = self.threads.map_or_else(all_threads, |threads| threads as usize);
-        let app = ctx.app.clone();
-        let find = move |given: &str| {
-            named::bundle_file(Path::new(given), None, &app).map_err(|error| error.message())
-        };
         let options = Options {
             bases: self.served(threads, helper, ctx)?,
             threads,
-            find: Arc::new(find),
             app: ctx.app.clone(),
             programs: self.allow_programs,
             changes: self.allow_changes,
         };
-        Ok(Serving { options, llm })
+        Ok((options, llm))
     }
 
     /// Whether some bundle has programs that ask a language model.
@@ -192,10 +189,9 @@ impl ServedArgs {
     /// Opens the bases to serve: first the bases of the bundles, with the bundles, then the bases
     /// of `--base`.
     fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
-        let places = self.sandbox.places(ctx)?;
         let opening = Opening {
             threads,
-            places: Arc::new(move |origin| places.of(origin)),
+            places: self.sandbox.places(ctx)?,
             access: ctx.access(),
             // The signal that ends the server does not end programs of running requests.
             stop: Arc::default(),

@@ -132,14 +132,14 @@ impl Keys {
         Ok(changed)
     }
 
-    /// Writes the keys to a file atomically; only its owner can read the file.
+    /// Writes the keys to a file in an existing directory, atomically; only its owner can read the
+    /// file.
     ///
     /// # Errors
     /// [`KeyError::Io`].
-    pub fn write(&self, path: &Path) -> Result<(), KeyError> {
+    fn write(&self, path: &Path) -> Result<(), KeyError> {
         let failed = |source: io::Error| KeyError::Io { path: path.to_owned(), source };
         let dir = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir).map_err(failed)?;
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other).map_err(failed)?;
         // Temporary files are readable only by their owner.
         let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;

@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 
 use crate::{
     ApiError, Body, Common, OfBody, OfWork, Opened, Result, Server, deadline, engine::Active, heap,
-    in_json, in_range, json, opened,
+    in_json, in_range, json, opened, within,
 };
 use agent_ask::{AskError, AskRecord, Helps, readings_record};
 use agent_infer::{self as infer, HitRecord};
-use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
+use agent_retrieve::{Answer, AssistFailure, Detail, check_query};
 use agent_systems::bundle::Effort;
 use agent_tools::Assistant;
 
@@ -239,10 +239,8 @@ async fn by_bundle(
     (question, effort): (String, Effort),
     deadline: Instant,
 ) -> Result<String> {
-    let (base, asked) = (opened.base.clone(), question.clone());
-    let ask = move |bundle: &dyn Retriever| {
-        infer::answer(&base, bundle, &asked, NODES, Detail::default())
-    };
+    let (base, query, detail) = (opened.base.clone(), question.clone(), Detail::default());
+    let asked = within::Question { base, query, nodes: None, k: NODES, detail };
     let tell = move |answer: Answer| {
         let hits = infer::hits(&opened.base.kb, &answer);
         let (base, unassisted) = (opened.name(), answer.unassisted.map(AssistFailure::message));
@@ -250,5 +248,5 @@ async fn by_bundle(
         let question = &question;
         in_json(&AskReply::Bundle(ByBundle { base, question, hits, stand_in, unassisted }))
     };
-    server.told(active, effort, deadline, ask, tell).await
+    server.told(active, effort, deadline, asked, tell).await
 }

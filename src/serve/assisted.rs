@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ApiError, Refused, Result, Server, engine::Active};
+use crate::{ApiError, Refused, Result, Server, engine::Active, within::Question};
 use agent_llm::LlmError;
-use agent_retrieve::{Answer, AssistFailure, RetrieveError, Retriever};
+use agent_retrieve::{Answer, AssistFailure, RetrieveError};
 use agent_systems::bundle::Effort;
 
 /// Time kept back for an answer without the model; at most half of the time that is left until the
@@ -33,26 +33,25 @@ impl Server {
         })
     }
 
-    /// Answers a question with a bundle, which uses the model up to `effort`: `ask` gets the answer
-    /// from the bundle, `tell` formats the answer. If the model fails, the bundle answers without
-    /// the model.
+    /// Answers a question with a bundle, which uses the model up to `effort`; `tell` formats the
+    /// answer. If the model fails, the bundle answers without the model.
     ///
     /// # Errors
-    /// The error of `ask` or `tell`, or [`Refused`] if there is no answer in time.
+    /// The error of the bundle or of `tell`, or [`Refused`] if there is no answer in time.
     pub(super) async fn told<T: Send + 'static>(
         &self,
         active: &Active,
         effort: Effort,
         deadline: Instant,
-        ask: impl Fn(&dyn Retriever) -> Result<Answer, RetrieveError> + Send + Sync + 'static,
+        question: Question,
         tell: impl Fn(Answer) -> Result<T> + Send + Sync + 'static,
     ) -> Result<T> {
-        let work = Arc::new((ask, tell));
+        let work = Arc::new((question, tell));
         let mut unassisted = None;
         if let Some(bundle) = active.helped[effort as usize].clone() {
             let work = work.clone();
             let helped = move || {
-                let answer = match (work.0)(bundle.as_ref()) {
+                let answer = match work.0.answer(bundle.as_ref()) {
                     Err(RetrieveError::Llm(error)) => return Err(error),
                     answer => answer,
                 };
@@ -73,7 +72,7 @@ impl Server {
         }
         let bundle = active.alone.clone();
         let alone = move || {
-            let answer = (work.0)(bundle.as_ref())?;
+            let answer = work.0.answer(bundle.as_ref())?;
             (work.1)(Answer { unassisted, ..answer })
         };
         self.queue.run(deadline, alone).await?

@@ -14,6 +14,7 @@ use crate::{
     nodes::{Field, OfBase},
     opened, page,
     routes::no_bundle,
+    splits::paged,
 };
 use agent_dataset::{Summary, nodes_of_id};
 use agent_infer::bundle::Category;
@@ -149,11 +150,8 @@ pub(super) async fn list(
         }
         _ => return Err(ApiError::bad("the request selects no nodes", "give either type or key")),
     };
-    let cursor = which.cursor.unwrap_or(0);
-    let part = all.iter().skip(cursor).take(limit);
-    let nodes: Vec<Listed> = part.map(|&id| listed(kb, id)).collect();
-    let end = cursor.saturating_add(nodes.len());
-    Ok(Bounded(Nodes { nodes, total: all.len(), next: (end < all.len()).then_some(end) }))
+    let (nodes, next) = paged(all, which.cursor, limit, |&id| listed(kb, id));
+    Ok(Bounded(Nodes { nodes, total: all.len(), next }))
 }
 
 fn listed(kb: &Kb, id: NodeId) -> Listed {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
 };
 
@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use agent_app::systems::{check_served, needs_base_alone};
+use agent_app::systems::{Places, check_served, needs_base_alone};
 use agent_ask::Analyst;
 use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split};
 use agent_index::{Access, IndexError, IndexedBase};
@@ -38,9 +38,6 @@ pub(super) const MAX_OPEN_BUNDLES: usize = 3;
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
 /// Maximum memory of one call of a client's program, in bytes.
 pub(super) const LAB_MEMORY: u64 = 32 << 20;
-
-/// Maps the origin of programs, such as a bundle, to the sandbox in which they run.
-pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
 
 /// A base that is served, in its current version.
 pub struct Served {
@@ -428,7 +425,7 @@ impl Opened {
         }
         let workers = Workers::new(MAX_PROGRAMS).map_err(SystemError::Threads)?;
         let cache = Arc::new(ToolCache::new(LAB_CACHE_BYTES));
-        let code_dir = (self.opening.places)(Origin::Elsewhere).code_dir;
+        let code_dir = self.opening.places.of(Origin::Elsewhere).code_dir;
         let options = SandboxOptions { place: Place::Wasm, code_dir };
         let runtime =
             Runtime::in_sandbox(self.base.clone(), Arc::new(workers), Some(cache), &options)
@@ -448,7 +445,7 @@ impl Opened {
             effort: Effort::None,
             no_known_answers: false,
             threads: *threads,
-            sandbox: &|origin| places(origin),
+            sandbox: &|origin| places.of(origin),
             queries: &[],
             notice: &|told| tracing::info!("{told}"),
             stop,
@@ -490,7 +487,3 @@ pub(super) fn offered() -> Vec<String> {
     let alone = SYSTEMS.iter().filter(|spec| needs_base_alone(spec));
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()
 }
-
-/// Finds the file of a bundle from its name in a request: a run, `latest` or a path. The error
-/// explains why no file was found.
-pub type Find = Arc<dyn Fn(&str) -> Result<PathBuf, String> + Send + Sync>;

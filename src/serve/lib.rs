@@ -62,7 +62,7 @@ pub mod fuzz;
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 pub use access::{Hosts, KeyError, Keys, Scope};
-pub use engine::{Find, Helper, Opening, Places, Served};
+pub use engine::{Helper, Opening, Served};
 pub use explorer::report_page;
 pub use limits::reference_page as limits_page;
 use tokio::{
@@ -109,9 +109,8 @@ pub struct Options {
     pub bases: Vec<Served>,
     /// Number of threads that answer questions.
     pub threads: usize,
-    /// Finds the file of a bundle from its name in a request to activate the bundle.
-    pub find: Find,
-    /// Directories and settings for operations; the server sets `network` and `watch` itself.
+    /// Directories and settings; the server sets `network` and `watch` itself. It ends once `stop`
+    /// is set.
     pub app: App,
     /// Whether MCP clients may run programs and operations.
     pub programs: bool,
@@ -183,7 +182,6 @@ struct Server {
     /// Prefixes of paths below the home directory, which are removed from replies.
     home: Vec<String>,
     metrics: Metrics,
-    find: Find,
     app: App,
     /// Whether MCP clients may run programs and operations.
     programs: bool,
@@ -197,7 +195,7 @@ impl Server {
         hosts: Hosts,
         ending: watch::Receiver<bool>,
     ) -> Result<Arc<Server>, ServeError> {
-        let Options { bases, threads, find, app, programs, changes } = options;
+        let Options { bases, threads, app, programs, changes } = options;
         // All bases are opened with the same helper.
         let helper = bases.first().and_then(|served| served.opening.helper.as_ref());
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
@@ -223,7 +221,6 @@ impl Server {
             memory: Memory::new(clients),
             home: beginnings(app.home.path()),
             metrics: Metrics::new(),
-            find,
             app: App { network: Some(network), watch: Arc::new(operations::Log), ..app },
             programs,
             ending,
@@ -259,16 +256,16 @@ fn runtime(threads: usize) -> Result<Runtime, ServeError> {
     built.map_err(ServeError::Threads)
 }
 
-/// Waits until `ends` returns true.
-async fn ended(ends: impl Fn() -> bool + Send) {
-    while !ends() {
+/// Waits until `stop` of `app` is set.
+async fn stopped(app: &App) {
+    while !app.stop.load(std::sync::atomic::Ordering::Relaxed) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Serves over HTTP until `ends` returns true, then stops accepting connections and finishes the
-/// requests in progress. Calls `started` with the address once clients can connect. Returns the
-/// number of connections that were cut off at the end because they took too long.
+/// Serves over HTTP until `stop` of the options is set, then stops accepting connections and
+/// finishes the requests in progress. Calls `started` with the address once clients can connect.
+/// Returns the number of connections that were cut off at the end because they took too long.
 ///
 /// # Errors
 /// [`ServeError`] if the server cannot start.
@@ -276,7 +273,6 @@ pub fn run(
     options: Options,
     listening: Listening,
     started: impl FnOnce(SocketAddr),
-    ends: impl Fn() -> bool + Send + 'static,
 ) -> Result<usize, ServeError> {
     let Listening { address, keys, hosts } = listening;
     if keys.keys.is_empty() && !address.ip().is_loopback() {
@@ -295,8 +291,9 @@ pub fn run(
         let failed = |source| ServeError::Listen { address, source };
         let listener = connections::listen(address).map_err(failed)?;
         started(listener.local_addr().map_err(failed)?);
+        let stopping = server.clone();
         tokio::spawn(async move {
-            ended(ends).await;
+            stopped(&stopping.app).await;
             // Fails only if there is no receiver left.
             let _ = end.send(true);
         });
@@ -309,18 +306,19 @@ pub fn run(
     outcome
 }
 
-/// Serves one MCP client over standard input and output, until input ends or `ends` returns true.
+/// Serves one MCP client over standard input and output, until input ends or `stop` of the options
+/// is set.
 ///
 /// # Errors
 /// [`ServeError`] if the server cannot start, or if the input violates the protocol.
-pub fn assist(options: Options, ends: impl Fn() -> bool + Send) -> Result<(), ServeError> {
+pub fn assist(options: Options) -> Result<(), ServeError> {
     let runtime = runtime(options.threads)?;
     let (_end, ending) = watch::channel(false);
     let server = Server::new(options, Keys::default(), Hosts::default(), ending)?;
     let outcome = runtime.block_on(async move {
         let outcome = tokio::select! {
             outcome = Assistants::new(server.clone()).stdio() => outcome,
-            () = ended(ends) => Ok(()),
+            () = stopped(&server.app) => Ok(()),
         };
         server.queue.close();
         outcome.map_err(ServeError::Protocol)

@@ -309,7 +309,6 @@ mod tests {
         let options = Options {
             bases: Vec::new(),
             threads: 1,
-            find: Arc::new(|_| Err(String::new())),
             app: App::new(Home::new(dir.path()), Arc::new(Unwatched)),
             programs: true,
             changes: true,

@@ -12,10 +12,12 @@ use crate::{
     ApiError, Bounded, Common, MAX_REPLY, OfPath, Opened, Params, Result, Server, page,
     sent::too_long,
 };
-use agent_kb::{Direction, Kb, NodeId};
+use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// Maximum number of neighbours in a reply.
 pub(super) const MAX_LIMIT: usize = 1_000;
+/// Directions of edges, with their names in requests and replies.
+const DIRECTIONS: [(Direction, &str); 2] = [(Direction::Out, "out"), (Direction::In, "in")];
 
 /// The base that a request is for.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -162,9 +164,9 @@ pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node> {
 /// If there is no such node.
 pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>> {
     let kb = node_of(opened, id)?;
-    let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
+    let relations = stretches(kb, None, None).map(|(relation, direction, word)| Degree {
         relation: kb.relation_name(relation).to_owned(),
-        direction: word(direction),
+        direction: word,
         neighbors: kb.degree(id, relation, direction),
     });
     Ok(relations.filter(|of| of.neighbors > 0).collect())
@@ -198,16 +200,12 @@ pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Resu
             ApiError::bad(format!("there is no relation {name:?}"), remedy)
         })?),
     };
-    let direction = match which.direction.as_deref() {
-        None => None,
-        Some("out") => Some(Direction::Out),
-        Some("in") => Some(Direction::In),
-        Some(other) => {
-            return Err(ApiError::bad(format!("direction is {other:?}"), "give out or in"));
-        }
-    };
+    let direction = which.direction.as_deref();
+    if let Some(other) = direction.filter(|&only| DIRECTIONS.iter().all(|of| of.1 != only)) {
+        return Err(ApiError::bad(format!("direction is {other:?}"), "give out or in"));
+    }
     let (cursor, mut before, mut found) = (which.cursor.unwrap_or(0), 0, Vec::new());
-    for (relation, direction) in stretches(kb, relation, direction) {
+    for (relation, direction, word) in stretches(kb, relation, direction) {
         let degree = kb.degree(id, relation, direction);
         // Neighbours before the cursor or beyond the limit are counted, but not read.
         if before + degree > cursor && found.len() < limit {
@@ -216,7 +214,7 @@ pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Resu
             let taken = nodes.iter().skip(from).take(limit - found.len());
             found.extend(taken.map(|&node| Neighbor {
                 relation: kb.relation_name(relation).to_owned(),
-                direction: word(direction),
+                direction: word,
                 id: node,
                 key: kb.key(node).into_owned(),
                 node_type: kb.type_name(kb.node_type(node)).to_owned(),
@@ -229,25 +227,18 @@ pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Resu
     Ok(Neighbors { next: (end < before).then_some(end), total: before, neighbors: found })
 }
 
-/// Returns pairs of a relation and a direction, in the order of stored relations, `out` before
-/// `in`. If `relation` or `direction` is set, returns only pairs with that relation or direction.
+/// Returns the relations with each direction and its name, in the order of stored relations, `out`
+/// before `in`. If `relation` or `direction` is set, returns only that relation or direction.
 fn stretches(
     kb: &Kb,
-    relation: Option<agent_kb::RelationId>,
-    direction: Option<Direction>,
-) -> impl Iterator<Item = (agent_kb::RelationId, Direction)> + '_ {
+    relation: Option<RelationId>,
+    direction: Option<&str>,
+) -> impl Iterator<Item = (RelationId, Direction, &'static str)> {
     let ids = kb.relations().iter().filter_map(|name| kb.relation_id(name));
     ids.filter(move |id| relation.is_none_or(|only| only == *id)).flat_map(move |id| {
-        [Direction::Out, Direction::In]
+        DIRECTIONS
             .into_iter()
-            .filter(move |of| direction.is_none_or(|only| only == *of))
-            .map(move |of| (id, of))
+            .filter(move |(_, word)| direction.is_none_or(|only| only == *word))
+            .map(move |(of, word)| (id, of, word))
     })
-}
-
-fn word(direction: Direction) -> &'static str {
-    match direction {
-        Direction::In => "in",
-        _ => "out",
-    }
 }

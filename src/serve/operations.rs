@@ -40,21 +40,14 @@ impl Watch for Log {
 
 impl From<AppError> for ApiError {
     fn from(error: AppError) -> ApiError {
-        let hints = error.hints();
-        let remedy = match (hints.is_empty(), error.is_usage()) {
-            (false, _) => hints.join("; "),
-            (true, true) => "correct the request; GET /v1/operations has its schema".to_owned(),
-            (true, false) => {
-                "fix the problem in the message, then send the request again".to_owned()
-            }
-        };
-        match error.is_usage() {
-            true => ApiError::bad(error.message(), remedy),
-            false => {
-                let status = StatusCode::UNPROCESSABLE_ENTITY;
-                ApiError::new(status, "not_done", error.message(), remedy)
-            }
+        let (hints, message) = (error.hints().join("; "), error.message());
+        let or = |usual: &str| if hints.is_empty() { usual.to_owned() } else { hints.clone() };
+        if error.is_usage() {
+            let remedy = or("correct the request; GET /v1/operations has its schema");
+            return ApiError::bad(message, remedy);
         }
+        let remedy = or("fix the problem in the message, then send the request again");
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "not_done", message, remedy)
     }
 }
 

@@ -25,7 +25,7 @@ use agent_infer::{self as infer, HitRecord, ParamValues, ProgramCalls, Runtime};
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{Answer, NodeExplanation, RetrieveError, check_query, rank_explanation};
 use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
-use agent_tools::{ToolCall, Trace, registry};
+use agent_tools::{ArgSpec, ToolCall, ToolSpec, Trace, registry};
 
 /// Maximum number of questions on a page of a sample; `SAMPLE` is the default.
 pub(super) const MAX_SAMPLE: usize = 20;
@@ -143,7 +143,7 @@ pub(super) struct ProgramError {
 }
 
 /// How much of its limits a program used.
-#[derive(Default, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 struct Used {
     /// Number of steps of the interpreter.
     operations: u64,
@@ -227,13 +227,6 @@ impl From<&Failure> for ProgramError {
     }
 }
 
-impl From<Usage> for Used {
-    fn from(usage: Usage) -> Used {
-        let Usage { operations, tool_calls, ms, peak_bytes, .. } = usage;
-        Used { operations, tool_calls, ms, peak_bytes }
-    }
-}
-
 /// Run a program on a question or on labelled questions, in WebAssembly.
 ///
 /// If the program fails, the HTTP status is still 200: the field `status` is `error`, and the field
@@ -254,22 +247,21 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     let opened = opened(server, asked.base.as_deref())?;
     checked_k(asked.k)?;
     let deadline = deadline(asked.timeout_ms)?;
-    match (&asked.query, &asked.sample) {
-        (Some(_), None) => {
-            let work = move || on_query(&opened, &asked);
-            server.programs_run.run(deadline, work).await?
-        }
-        (None, Some(_)) => {
-            let work = move || on_sample(&opened, &asked, deadline);
-            server.programs_run.run(deadline, work).await?
-        }
-        _ => Err(ApiError::bad("no input for the program", "give either query or sample")),
+    if asked.query.is_some() == asked.sample.is_some() {
+        return Err(ApiError::bad("no input for the program", "give either query or sample"));
     }
+    let work = move || {
+        let _last = GivesBack;
+        match &asked.sample {
+            Some(sample) => on_sample(&opened, &asked, sample, deadline),
+            None => on_query(&opened, &asked),
+        }
+    };
+    server.programs_run.run(deadline, work).await?
 }
 
 /// Runs the program of a request on one question; returns a [`ProgramReply`] as JSON.
 fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String> {
-    let _last = GivesBack;
     let began = Instant::now();
     let query = check_query(asked.query.as_deref().unwrap_or_default())?;
     let runtime = opened.lab()?;
@@ -295,6 +287,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String> {
             (Answer::default(), failure.usage, failure.output, error)
         }
     };
+    let Usage { operations, tool_calls, ms, peak_bytes, .. } = usage;
     in_json(&ProgramReply::Query(Ran {
         base: opened.name(),
         program: program.short_id(),
@@ -304,7 +297,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String> {
         hits: infer::hits(kb, &answer),
         trace: traced,
         error,
-        usage: Used::from(usage),
+        usage: Used { operations, tool_calls, ms, peak_bytes },
         output,
         took_ms: began.elapsed().as_secs_f64() * 1e3,
     }))
@@ -340,12 +333,13 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 
 /// Runs the program of a request on a page of labelled questions: on at least one, and on as many
 /// more as time permits. Returns a [`ProgramReply`] as JSON.
-fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String> {
-    let _last = GivesBack;
+fn on_sample(
+    opened: &Opened,
+    asked: &RunProgram,
+    sample: &Sample,
+    deadline: Instant,
+) -> Result<String> {
     let began = Instant::now();
-    let Some(sample) = &asked.sample else {
-        return Err(ApiError::bad("the sample is missing", "give sample"));
-    };
     let split = split(&sample.split)?;
     let all = opened.queries(&split)?;
     let limit = page(sample.limit, SAMPLE, MAX_SAMPLE)?;
@@ -459,20 +453,16 @@ struct Argument {
     Common,
 ))]
 pub(super) async fn tools() -> Bounded<Tools> {
-    let tool = |spec: &agent_tools::ToolSpec| Tool {
+    let argument = |arg: &ArgSpec| {
+        let (name, kind, default) = (arg.name, arg.kind.to_string(), arg.default);
+        Argument { name, kind, default }
+    };
+    let tool = |spec: &ToolSpec| Tool {
         name: spec.name,
         group: spec.group,
         operator: spec.is_operator(),
         signature: spec.signature(),
-        args: spec
-            .args
-            .iter()
-            .map(|arg| Argument {
-                name: arg.name,
-                kind: arg.kind.to_string(),
-                default: arg.default,
-            })
-            .collect(),
+        args: spec.args.iter().map(argument).collect(),
         result: spec.result.to_string(),
         cost: spec.cost,
         doc: spec.doc,

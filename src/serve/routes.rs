@@ -33,8 +33,10 @@ use crate::{
     reply::{Detail, ErrorBody, QueryRequest, SearchReply, SearchRequest},
     runs,
     sent::bounded,
-    splits, stores, within,
+    splits, stores,
+    within::{self, Question},
 };
+use agent_app::{App, named};
 use agent_dataset::DatasetError;
 use agent_infer::{AnswerRecord, bundle::BundleError};
 use agent_retrieve::{Answer, Detail as Told, MAX_QUERY_BYTES, RetrieveError, Retriever};
@@ -159,13 +161,11 @@ where
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(body)) => Ok(Body(body)),
-            Err(error) => {
-                let remedy = "send a JSON object as /openapi.json describes";
-                Err(ApiError::new(error.status(), "bad_request", invalid(&error), remedy))
-            }
-        }
+        let body = Json::<T>::from_request(request, state).await;
+        body.map(|Json(body)| Body(body)).map_err(|error| {
+            let remedy = "send a JSON object as /openapi.json describes";
+            ApiError::new(error.status(), "bad_request", invalid(&error), remedy)
+        })
     }
 }
 
@@ -176,12 +176,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        match Query::from_request_parts(parts, state).await {
-            Ok(Query(params)) => Ok(Params(params)),
-            Err(error) => {
-                Err(ApiError::bad(error.body_text(), "see /openapi.json for the parameters"))
-            }
-        }
+        let params = Query::<T>::from_request_parts(parts, state).await;
+        params.map(|Query(params)| Params(params)).map_err(|error| {
+            ApiError::bad(error.body_text(), "see /openapi.json for the parameters")
+        })
     }
 }
 
@@ -304,10 +302,7 @@ impl From<RetrieveError> for ApiError {
                 let remedy = format!("send a question of 1 to {MAX_QUERY_BYTES} bytes");
                 ApiError::bad(error.to_string(), remedy)
             }
-            RetrieveError::Program(_)
-            | RetrieveError::Late(_)
-            | RetrieveError::Index(_)
-            | RetrieveError::Llm(_) => {
+            _ => {
                 let remedy = "see the server's log; `agent doctor` checks the base";
                 ApiError::failed(error.to_string(), remedy)
             }
@@ -332,11 +327,8 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     let (base, query) = (opened.base.clone(), asked.query.clone());
     let is_full = asked.explain == Detail::Full;
     let nodes = within::nodes(server, &opened, asked.filter, deadline).await?;
-    let ask = move |bundle: &dyn Retriever| {
-        let explained = if is_full { k } else { 0 };
-        let detail = Told { explained_count: explained, paths: asked.paths };
-        within::answer(&base, bundle, nodes.as_ref(), (&asked.query, k), detail)
-    };
+    let detail = Told { explained_count: if is_full { k } else { 0 }, paths: asked.paths };
+    let question = Question { base, query: asked.query, nodes, k, detail };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
         let record = AnswerRecord::new(&opened.base.kb, &answer);
@@ -344,7 +336,7 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
         in_json(&Reply { query: &query, base, bundle: &bundle, effort, record })
     };
     let client = Client::now().explaining(is_full);
-    client.asks(server.told(&active, effort, deadline, ask, tell)).await
+    client.asks(server.told(&active, effort, deadline, question, tell)).await
 }
 
 /// Returns the error for a failure of the server to write or read its own JSON.
@@ -402,9 +394,9 @@ async fn search(
             Detail::None => Told::default(),
             Detail::Full => Told { explained_count: k, paths: true },
         };
-        let asked_for = (asked.query.as_str(), k);
-        let answer =
-            within::answer(&opened.base, system.as_ref(), nodes.as_ref(), asked_for, detail)?;
+        let base = opened.base.clone();
+        let question = Question { base, query: asked.query, nodes, k, detail };
+        let answer = question.answer(system.as_ref())?;
         let took_ms = began.elapsed().as_secs_f64() * 1e3;
         let record = AnswerRecord::new(&opened.base.kb, &answer);
         let (hits, route, stand_in) = (record.hits, record.route, record.stand_in);
@@ -469,10 +461,13 @@ async fn activate(
     Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
 
-/// Finds the file of the bundle that a request names.
+/// Finds the file of the bundle that a request names: a run, `latest` or a file on the server.
 fn found(server: &Server, bundle: &str) -> Result<PathBuf> {
-    (server.find)(bundle)
-        .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))
+    // Unlike operations, these requests may name files of the server.
+    let app = App { network: None, ..server.app.clone() };
+    named::bundle_file(Path::new(bundle), None, &app).map_err(|error| {
+        ApiError::not_found(error.message(), "give a run's name, `latest` or a file")
+    })
 }
 
 /// The base to replace by its installed version, and the bundle for that version.

@@ -16,13 +16,16 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     ApiError, Bounded, Common, OfPath, OfWork, Params, Result, Server, deadline, page,
-    reply::ErrorBody,
+    reply::ErrorBody, splits::paged,
 };
 use agent_app::report::recorded::{RunNow, TriedProgram, name, now, tried};
 use agent_optimize::{
     BUNDLE_FILE,
     journal::{DATABASE_FILE, JournalError},
-    record::{Record, programs::Sources},
+    record::{
+        Record,
+        programs::{Entry, Sources},
+    },
 };
 
 /// Maximum number of runs in a reply; `RUNS` is the default.
@@ -148,13 +151,11 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
 /// written last among those with a bundle.
 pub(super) fn bundle_file(server: &Server, id: &str) -> Result<PathBuf> {
     let file = directory(server, id, BUNDLE_FILE)?.join(BUNDLE_FILE);
-    match file.exists() {
-        true => Ok(file),
-        false => {
-            let message = format!("the run {id:?} has no bundle yet");
-            Err(ApiError::not_found(message, "wait until it is finished, or resume it"))
-        }
+    if file.exists() {
+        return Ok(file);
     }
+    let message = format!("the run {id:?} has no bundle yet");
+    Err(ApiError::not_found(message, "wait until it is finished, or resume it"))
 }
 
 pub(super) fn bad_id(error: PathRejection) -> ApiError {
@@ -171,19 +172,13 @@ pub(super) async fn runs(
     State(server): State<Arc<Server>>,
     Params(part): Params<Part>,
 ) -> Result<Bounded<Runs>> {
-    let (limit, cursor) = (page(part.limit, RUNS, MAX_RUNS)?, part.cursor.unwrap_or(0));
+    let limit = page(part.limit, RUNS, MAX_RUNS)?;
     let shared = server.clone();
     let work = move || {
         let all = directories(&shared)?;
-        let runs: Vec<AboutRun> = all
-            .iter()
-            .skip(cursor)
-            .take(limit)
-            .map(|(changed, dir)| about(&shared, dir, *changed))
-            .collect();
-        let end = cursor.saturating_add(runs.len());
-        let total = all.len();
-        Ok::<_, ApiError>(Runs { runs, total, next: (end < total).then_some(end) })
+        let told = |(changed, dir): &(_, PathBuf)| about(&shared, dir, *changed);
+        let (runs, next) = paged(&all, part.cursor, limit, told);
+        Ok::<_, ApiError>(Runs { runs, total: all.len(), next })
     };
     Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
@@ -244,14 +239,12 @@ pub(super) async fn programs(
 ) -> Result<Bounded<TriedPrograms>> {
     let (Path(id), Params(part)) = (id.map_err(bad_id)?, part?);
     let limit = page(part.limit, PROGRAMS, MAX_PROGRAMS)?;
-    let cursor = part.cursor.unwrap_or(0);
     let shared = server.clone();
     let work = move || {
         let sources = Sources::from_run(&directory(&shared, &id, DATABASE_FILE)?)?;
-        let part = sources.entries.iter().skip(cursor).take(limit);
-        let programs: Vec<TriedProgram> = part.map(|entry| tried(&sources, entry)).collect();
-        let (end, total) = (cursor.saturating_add(programs.len()), sources.entries.len());
-        Ok::<_, ApiError>(TriedPrograms { programs, total, next: (end < total).then_some(end) })
+        let told = |entry: &Entry| tried(&sources, entry);
+        let (programs, next) = paged(&sources.entries, part.cursor, limit, told);
+        Ok::<_, ApiError>(TriedPrograms { programs, total: sources.entries.len(), next })
     };
     Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }

@@ -117,6 +117,20 @@ pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<us
     in_range("limit", limit.unwrap_or(usual), most)
 }
 
+/// Returns the page of at most `limit` items that begins at `cursor`, by default at 0: the items as
+/// `told` describes them, and the cursor of the next page, `None` on the last page.
+pub(super) fn paged<T, U>(
+    all: &[T],
+    cursor: Option<usize>,
+    limit: usize,
+    told: impl Fn(&T) -> U,
+) -> (Vec<U>, Option<usize>) {
+    let cursor = cursor.unwrap_or(0);
+    let items: Vec<U> = all.iter().skip(cursor).take(limit).map(told).collect();
+    let end = cursor.saturating_add(items.len());
+    (items, (end < all.len()).then_some(end))
+}
+
 impl From<DatasetError> for ApiError {
     fn from(error: DatasetError) -> ApiError {
         let message = error.to_string();
@@ -172,12 +186,9 @@ pub(super) async fn queries(
         let fits =
             |query: &&LabelledQuery| text.is_empty() || query.text.to_lowercase().contains(&text);
         let found: Vec<&LabelledQuery> = all.iter().filter(fits).collect();
-        let cursor = which.cursor.unwrap_or(0);
-        let part = found.iter().skip(cursor).take(limit);
-        let queries: Vec<Labelled> = part.map(|query| labelled(&opened.base.kb, query)).collect();
-        let end = cursor.saturating_add(queries.len());
+        let told = |query: &&LabelledQuery| labelled(&opened.base.kb, query);
+        let (queries, next) = paged(&found, which.cursor, limit, told);
         let (base, total) = (opened.name().to_owned(), found.len());
-        let next = (end < total).then_some(end);
         Ok::<_, ApiError>(Queries { base, split: name, queries, total, next })
     };
     Ok(Bounded(server.reads.run(deadline(None)?, work).await??))

@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 
 use crate::{
     ApiError, Body, Bounded, Common, MAX_REPLY, OfBody, OfWork, Result, Server, deadline,
-    sent::too_long, within,
+    sent::too_long,
+    within::{self, Question},
 };
 use agent_kb::filter::{Condition, MAX_CONDITIONS, MAX_VALUES, Operator};
-use agent_retrieve::{Answer, Detail, Retriever};
+use agent_retrieve::{Answer, Detail};
 
 /// A search request in the form of OpenAI's vector store API.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -172,13 +173,8 @@ pub(super) async fn vector_store_search(
     let nodes = within::nodes(&server, &now, filter.unwrap_or_default(), deadline).await?;
     let (mut data, mut left) = (Vec::new(), MAX_REPLY);
     for query in queries.clone() {
-        let base = now.base.clone();
-        let ask = {
-            let (base, nodes) = (base.clone(), nodes.clone());
-            move |bundle: &dyn Retriever| {
-                within::answer(&base, bundle, nodes.as_ref(), (&query, k), Detail::default())
-            }
-        };
+        let (base, nodes, detail) = (now.base.clone(), nodes.clone(), Detail::default());
+        let question = Question { base: base.clone(), query, nodes, k, detail };
         let tell = move |answer: Answer| {
             let bytes = answer.ranking().iter().map(|&(node, _)| base.kb.text(node).len());
             let left = left.checked_sub(bytes.sum()).ok_or_else(|| too_long(MAX_REPLY))?;
@@ -193,7 +189,7 @@ pub(super) async fn vector_store_search(
             Ok((results.collect::<Vec<_>>(), left))
         };
         let effort = server.effort(None)?;
-        let (results, behind) = server.told(&active, effort, deadline, ask, tell).await?;
+        let (results, behind) = server.told(&active, effort, deadline, question, tell).await?;
         data.extend(results);
         left = behind;
     }

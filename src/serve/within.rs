@@ -1,5 +1,5 @@
-//! Answers questions with only the nodes that meet conditions. Does not depend on how nodes are
-//! ranked.
+//! Answers questions, if wanted with only the nodes that meet conditions. Does not depend on how
+//! nodes are ranked.
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,19 +35,27 @@ pub(super) fn refused(error: &FilterError) -> ApiError {
     ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }
 
-/// Answers a question with a system: at most `k` nodes and, with `nodes`, only nodes of this set.
-pub(super) fn answer(
-    base: &Arc<IndexedBase>,
-    system: &dyn Retriever,
-    nodes: Option<&NodeSet>,
-    (query, k): (&str, usize),
-    detail: Detail,
-) -> Result<Answer, RetrieveError> {
-    match nodes {
-        None => infer::answer(base, system, query, k, detail),
-        Some(nodes) => {
-            let system = Filtered::new(system, base.clone(), nodes.clone());
-            infer::answer(base, &system, query, k, detail)
+/// A question, and which nodes its answer may have.
+pub(super) struct Question {
+    pub(super) base: Arc<IndexedBase>,
+    pub(super) query: String,
+    /// The nodes that the answer may have; `None` if it may have all.
+    pub(super) nodes: Option<NodeSet>,
+    /// Maximum number of nodes in the answer.
+    pub(super) k: usize,
+    pub(super) detail: Detail,
+}
+
+impl Question {
+    /// Answers the question with a system.
+    pub(super) fn answer(&self, system: &dyn Retriever) -> Result<Answer, RetrieveError> {
+        let Question { base, query, nodes, k, detail } = self;
+        match nodes {
+            None => infer::answer(base, system, query, *k, *detail),
+            Some(nodes) => {
+                let system = Filtered::new(system, base.clone(), nodes.clone());
+                infer::answer(base, &system, query, *k, *detail)
+            }
         }
     }
 }

@@ -154,16 +154,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("there is nothing to export in {}", ctx.home.path().display()))
             .hint("choose another home directory with --home DIR");
     }
-    let (progress, mut done) = (ctx.watch.progress(), 0);
     // Packing reads every file twice.
-    let total = packed.bytes.saturating_mul(2);
-    let mut on_bytes = |n| {
-        done += n;
-        progress.at("exporting", done, total);
-    };
+    let mut on_bytes = ctx.progress("exporting".to_owned(), packed.bytes.saturating_mul(2));
     let mut watch = Watch { on_bytes: &mut on_bytes, stop: &ctx.stop };
     let members = tarball::pack(&args.file, args.force, packed.files, &mut watch)?;
-    drop(progress);
+    drop(on_bytes);
     tell(&things(&members, &ctx.home)?, args.json, ctx)?;
     let bytes = fs::metadata(&args.file).map_or(0, |file| file.len());
     ctx.watch.notice(&format!("wrote {}, {} bytes", args.file.display(), count(bytes)));

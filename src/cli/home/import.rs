@@ -67,15 +67,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let things = things(tarball.members(), &ctx.home)?;
     let total: u64 = things.iter().map(|thing| thing.bytes).sum();
     ctx.ends_itself.store(true, Ordering::Relaxed);
-    let (progress, mut done) = (ctx.watch.progress(), 0);
-    let mut on_bytes = |n| {
-        done += n;
-        progress.at("importing", done, total);
-    };
+    let mut on_bytes = ctx.progress("importing".to_owned(), total);
     let mut watch = Watch { on_bytes: &mut on_bytes, stop: &ctx.stop };
     if args.dry_run {
         tarball.unpack(None, &mut watch)?;
-        drop(progress);
+        drop(on_bytes);
         tell(&things, args.json, ctx)?;
         ctx.watch.notice("all digests are right; nothing was written");
         return Ok(Exit::Done);
@@ -92,7 +88,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let staging = staging.with_context(|| format!("cannot write into {}", home.display()))?;
     owned_dir::take(staging.path(), STAGING)?;
     tarball.unpack(Some(staging.path()), &mut watch)?;
-    drop(progress);
+    drop(on_bytes);
     for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
         BaseRecord::read(&thing.place(staging.path()))?;
     }

@@ -24,7 +24,7 @@ use crate::{
 use agent_app::operation::{OPERATIONS, Operation};
 use agent_infer::{self as infer, HitRecord, path_in_words};
 use agent_kb::{Kb, NodeId, filter::Condition};
-use agent_retrieve::{Answer, Detail, Retriever};
+use agent_retrieve::{Answer, Detail};
 
 /// Maximum size of all lists and texts in a reply together, in bytes; the rest of [`REPLY_BYTES`]
 /// is for everything else.
@@ -124,13 +124,10 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
 
 /// Describes an operation as a tool. The tool's reply is the JSON that the command line prints.
 fn of_operation(operation: &Operation) -> Tool {
-    let schema = match (operation.schema)() {
-        Value::Object(schema) => Arc::new(schema),
-        _ => Arc::default(),
-    };
     let changes = operation.changes;
     let hints = ToolAnnotations::new().read_only(!changes).destructive(changes).open_world(false);
-    Tool::new(operation.name, operation.summary, schema).with_annotations(hints)
+    Tool::new(operation.name, operation.summary, object((operation.schema)()))
+        .with_annotations(hints)
 }
 
 fn tool(
@@ -140,15 +137,18 @@ fn tool(
     required: &[&str],
     output: Value,
 ) -> Tool {
-    let object = |schema: Value| match schema {
-        Value::Object(object) => Arc::new(object),
-        _ => Arc::default(),
-    };
     let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     let output = json!({"type": "object", "properties": output, "required": ["base"]});
     Tool::new(name, description, object(input))
         .with_raw_output_schema(object(output))
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+}
+
+fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(object) => Arc::new(object),
+        _ => Arc::default(),
+    }
 }
 
 /// Calls a tool. A failed call returns a result that holds the error, so that the client's language
@@ -302,9 +302,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value> {
     let detail = Detail { explained_count: 0, paths: asked.explain };
     let (effort, deadline) = (server.effort(None)?, deadline(Some(TIME_MS))?);
     let nodes = within::nodes(server, &opened, asked.filter.clone(), deadline).await?;
-    let ask = move |bundle: &dyn Retriever| {
-        within::answer(&base, bundle, nodes.as_ref(), (&query, depth), detail)
-    };
+    let question = within::Question { base, query, nodes, k: depth, detail };
     let bundle = active.about.id.clone();
     let tell = move |answer: Answer| {
         let route: Vec<Value> = answer
@@ -326,7 +324,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value> {
         }
         Ok(told)
     };
-    server.told(&active, effort, deadline, ask, tell).await
+    server.told(&active, effort, deadline, question, tell).await
 }
 
 async fn search(server: &Arc<Server>, asked: Question) -> Result<Value> {
@@ -338,12 +336,11 @@ async fn search(server: &Arc<Server>, asked: Question) -> Result<Value> {
     let work = move || {
         let name = asked.system.as_deref().unwrap_or(SYSTEM);
         let system = routes::system(&shared, &opened, name)?;
-        let base = &opened.base;
-        let asked_for = (asked.query.as_str(), depth);
-        let detail = Detail::default();
-        let answer = within::answer(base, system.as_ref(), nodes.as_ref(), asked_for, detail)?;
+        let (base, query, detail) = (opened.base.clone(), asked.query.clone(), Detail::default());
+        let question = within::Question { base, query, nodes, k: depth, detail };
+        let answer = question.answer(system.as_ref())?;
         let mut told = json!({"base": opened.name(), "system": short(name)});
-        add_hits(&mut told, &base.kb, &answer, &asked);
+        add_hits(&mut told, &opened.base.kb, &answer, &asked);
         Ok(told)
     };
     server.queue.run(deadline, work).await?

@@ -54,15 +54,8 @@ struct Replies<W> {
     places: Arc<Semaphore>,
 }
 
-/// Content of a line.
-enum Line {
-    Message(Box<RxJsonRpcMessage<RoleServer>>),
-    /// A blank line or an unknown notification; it gets no reply.
-    Nothing,
-    /// An invalid message; holds the code and the text of the error, and the id of the request, or
-    /// null.
-    Wrong(i32, String, Value),
-}
+/// Error for a line: its code and text, and the id of the request, or null.
+type Wrong = (i32, String, Value);
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
     /// Transports messages between `from` and `to`. Starts a task that reads lines as fast as their
@@ -84,11 +77,13 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
 ) {
     while let Ok(Some(line)) = next_line(&mut from).await {
-        let (code, why, id) = match line.as_deref().map(parse) {
-            Some(Line::Nothing) => continue,
-            Some(Line::Message(message)) => match replies.begin(&message).await {
+        let too_long =
+            || (UNPARSABLE, format!("a line has more than {MAX_LINE} bytes"), Value::Null);
+        let (code, why, id) = match line.ok_or_else(too_long).and_then(|line| parse(&line)) {
+            Ok(None) => continue,
+            Ok(Some(message)) => match replies.begin(&message).await {
                 Ok(()) => {
-                    if messages.send(*message).await.is_err() {
+                    if messages.send(message).await.is_err() {
                         return;
                     }
                     continue;
@@ -98,8 +93,7 @@ async fn read<W: AsyncWrite + Send + Unpin>(
                     (INVALID, format!("{why}; give each request its own id"), id.into_json_value())
                 }
             },
-            Some(Line::Wrong(code, why, id)) => (code, why, id),
-            None => (UNPARSABLE, format!("a line has more than {MAX_LINE} bytes"), Value::Null),
+            Err(wrong) => wrong,
         };
         let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}});
         if replies.write(error.to_string().into_bytes()).await.is_err() {
@@ -135,26 +129,25 @@ async fn next_line(
     }
 }
 
-fn parse(line: &[u8]) -> Line {
+/// Parses a line; `None` for a blank line or an unknown notification, which gets no reply.
+fn parse(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Wrong> {
     if line.trim_ascii().is_empty() {
-        return Line::Nothing;
+        return Ok(None);
     }
-    let value: Value = match serde_json::from_slice(line) {
-        Ok(value) => value,
-        Err(error) => return Line::Wrong(UNPARSABLE, error.to_string(), Value::Null),
-    };
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|error| (UNPARSABLE, error.to_string(), Value::Null))?;
     let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
     let is_request_id = |id: &Value| serde_json::from_value::<RequestId>(id.clone()).is_ok();
     // A request with an invalid id would be read as a notification, which gets no reply.
     if value.get("method").is_some() && value.get("id").is_some_and(|id| !is_request_id(id)) {
         let why = "the id of a request must be a string or a whole number";
-        return Line::Wrong(INVALID, why.to_owned(), id.unwrap_or(Value::Null));
+        return Err((INVALID, why.to_owned(), id.unwrap_or(Value::Null)));
     }
     let is_notification = id.is_none() && value.get("method").is_some_and(Value::is_string);
     match serde_json::from_value(value) {
-        Ok(message) => Line::Message(Box::new(message)),
-        Err(_) if is_notification => Line::Nothing,
-        Err(error) => Line::Wrong(INVALID, error.to_string(), id.unwrap_or(Value::Null)),
+        Ok(message) => Ok(Some(message)),
+        Err(_) if is_notification => Ok(None),
+        Err(error) => Err((INVALID, error.to_string(), id.unwrap_or(Value::Null))),
     }
 }
 
