@@ -138,8 +138,8 @@ fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
 /// Describes the conditions that a question states, and the number of hits that fulfil them; empty
 /// without conditions.
 fn conditions_line(record: &AnswerRecord<'_>) -> String {
-    let shown: Vec<String> =
-        record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();
+    let conditions = &record.understood.conditions;
+    let shown: Vec<String> = conditions.iter().map(|text| plain(text, MAX_NAME)).collect();
     match (shown.as_slice(), record.understood.fulfilled) {
         ([], _) | (_, None) => String::new(),
         (all, Some(0)) => format!("{}: no answer matches", all.join(" and ")),
@@ -154,28 +154,26 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
 /// paths, and the category that answered.
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let understood = &record.understood;
+    let shown = |name: &str| plain(name, MAX_NAME);
     let entities = understood.entities.iter().map(|one| {
         let how = match one.exact {
             true => "exact".to_owned(),
             false => format!("{:.0} %", 100.0 * one.strength),
         };
-        format!("{} ({}, {how})", plain(one.name, MAX_NAME), plain(one.node_type, MAX_NAME))
+        format!("{} ({}, {how})", shown(one.name), shown(one.node_type))
     });
     let words = understood.words.iter().map(|known| {
-        let types = known.types.iter().map(|name| format!("type {}", plain(name, MAX_NAME)));
-        let named =
-            known.relations.iter().map(|name| format!("relation {}", plain(name, MAX_NAME)));
+        let types = known.types.iter().map(|name| format!("type {}", shown(name)));
+        let named = known.relations.iter().map(|name| format!("relation {}", shown(name)));
         let meanings: Vec<String> = types.chain(named).take(MAX_MEANINGS).collect();
-        format!("{} ({})", plain(known.word, MAX_NAME), meanings.join(", "))
+        format!("{} ({})", shown(known.word), meanings.join(", "))
     });
     let known: Vec<String> = entities.chain(words).collect();
-    let unused = understood.unused.iter().map(|word| format!("\"{}\"", plain(word, MAX_NAME)));
+    let unused = understood.unused.iter().map(|word| format!("\"{}\"", shown(word)));
     let unused: Vec<String> = unused.collect();
-    let corrected = understood.corrected.iter().map(|one| {
-        format!("{} to {}", plain(one.word, MAX_NAME), plain(one.searched_as, MAX_NAME))
-    });
-    let contrary = understood.contrary.iter().map(|name| plain(name, MAX_NAME).to_string());
-    let contrary: Vec<String> = contrary.collect();
+    let corrected = understood.corrected.iter();
+    let corrected = corrected.map(|of| format!("{} to {}", shown(of.word), shown(of.searched_as)));
+    let contrary: Vec<String> = understood.contrary.iter().map(|name| shown(name)).collect();
     let contrary = match contrary.as_slice() {
         [] => String::new(),
         names => format!("paths follow {}, which the question's words exclude", names.join(", ")),

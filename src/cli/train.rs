@@ -55,36 +55,32 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::Mfar(Args { request, json }) => {
             let trained = request.perform(ctx)?;
-            let lines = mfar_lines(&trained.record);
-            print(&trained, &lines, &[to_measure(&trained)], json, ctx)
+            print(&trained, mfar_lines, &[to_measure(&trained)], json, ctx)
         }
         Command::Dense(Args { request, json }) => {
             // Writing the checkpoint has no time limit.
             ctx.ends_itself.store(true, Ordering::Relaxed);
             match request.perform(ctx)? {
                 dense::Reply::Bag(trained) => {
-                    let lines = dense_lines(&trained.record);
-                    print(&trained, &lines, &[to_measure(&trained)], json, ctx)
+                    print(&trained, dense_lines, &[to_measure(&trained)], json, ctx)
                 }
                 dense::Reply::Encoder(trained) => {
-                    let lines = tuned_lines(&trained.record);
-                    print(&trained, &lines, &to_embed(&trained), json, ctx)
+                    print(&trained, tuned_lines, &to_embed(&trained), json, ctx)
                 }
             }
         }
         Command::Graph(Args { request, json }) => {
             ctx.ends_itself.store(true, Ordering::Relaxed);
             let trained = request.perform(ctx)?;
-            let lines = graph_lines(&trained.record);
-            print(&trained, &lines, &[to_measure(&trained)], json, ctx)
+            print(&trained, graph_lines, &[to_measure(&trained)], json, ctx)
         }
     }
 }
 
-/// Prints the record of a training as JSON, or the summary `lines` with the next steps.
+/// Prints the record of a training as JSON, or its description by `lines` with the next steps.
 fn print<M: Serialize>(
     trained: &Trained<M>,
-    lines: &str,
+    lines: fn(&Record<M>) -> String,
     next: &[String],
     json: bool,
     ctx: &Context,
@@ -92,7 +88,7 @@ fn print<M: Serialize>(
     if json {
         return ctx.printer.json(trained);
     }
-    ctx.printer.data(lines)?;
+    ctx.printer.data(&lines(&trained.record))?;
     let Trained { directory, seconds, .. } = trained;
     ctx.watch.notice(&format!("wrote the model to {directory} in {seconds:.1} s"));
     next.iter().for_each(|line| ctx.watch.notice(line));

@@ -6,7 +6,7 @@ use agent_app::{
     Measured, Result,
     eval::{
         COMPARED,
-        figures::{SystemFigures, Versus},
+        figures::{About, SystemFigures, Versus},
     },
     p_cell, percent, synthetic, test_split,
 };
@@ -29,6 +29,14 @@ pub(super) enum Format {
     Markdown,
     /// One line per metric, group and system.
     Csv,
+}
+
+/// Prints the heading of a table of means, `what` first; prints nothing if the format is CSV.
+pub(super) fn tell_means(about: &About, what: &str, format: Format, ctx: &Context) {
+    if format != Format::Csv {
+        let About { dataset, split, .. } = about;
+        ctx.watch.notice(&format!("{dataset} {split}: {what}means in percent with 95 % intervals"));
+    }
 }
 
 /// Prints, below figures on the test split, how often that split was opened; prints nothing if
@@ -98,8 +106,7 @@ pub(super) fn print(
         return means_by_metric(systems).print(format, ctx);
     }
     let Some(SystemFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
-    let (dataset, split) = (&about.dataset, &about.split);
-    ctx.watch.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
+    tell_means(about, "", format, ctx);
     means(systems, measured).print(format, ctx)?;
     if about.synthetic {
         ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
@@ -131,9 +138,10 @@ pub(super) fn evaluations<'a, E, G>(
 }
 
 fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
+    let grouped = systems.iter().any(|one| one.groups.is_some());
     let row = |(group, system, evaluation): (&str, &str, &Evaluation)| {
-        let mut row = vec![group.to_owned(), system.to_owned()];
-        row.extend([evaluation.n.to_string(), evaluation.failed.to_string()]);
+        let mut row = if grouped { vec![group.to_owned()] } else { Vec::new() };
+        row.extend([system.to_owned(), evaluation.n.to_string(), evaluation.failed.to_string()]);
         row.extend(
             COMPARED
                 .map(|metric| percent(evaluation.means.get(metric), evaluation.ci95.get(metric))),
@@ -142,7 +150,8 @@ fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
         row.extend([evaluation.latency.p50, evaluation.latency.p95].map(|ms| format!("{ms:.1}")));
         row
     };
-    let mut headings = vec!["queries", "system", "n", "failed"];
+    let mut headings = if grouped { vec!["queries"] } else { Vec::new() };
+    headings.extend(["system", "n", "failed"]);
     headings.extend(COMPARED.map(Metric::name));
     headings.extend(DEPTHS.map(Metric::name));
     headings.extend(["p50 ms", "p95 ms"]);
@@ -155,13 +164,7 @@ fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
             row.extend(costs.unwrap_or_default());
         }
     }
-    let mut numbers = 2;
-    if systems.iter().all(|one| one.groups.is_none()) {
-        headings.remove(0);
-        rows.iter_mut().for_each(|row| drop(row.remove(0)));
-        numbers = 1;
-    }
-    Rows { numbers, headings, rows }
+    Rows { numbers: 1 + usize::from(grouped), headings, rows }
 }
 
 fn means_by_metric(systems: &[Figures]) -> Rows {

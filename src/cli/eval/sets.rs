@@ -1,7 +1,7 @@
 //! `agent eval --metrics set`: prints metrics of the answers as sets of nodes. Does not depend on
 //! how anything was measured.
 
-use super::report::{Format, Rows, evaluations, tell_openings};
+use super::report::{Format, Rows, evaluations, tell_means, tell_openings};
 use crate::{Context, Exit};
 use agent_app::{Result, eval::figures::SetFigures, percent, synthetic};
 use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
@@ -18,11 +18,7 @@ const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 /// If stdout cannot be written to.
 pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Result<Exit> {
     let Some(SetFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
-    if format != Format::Csv {
-        let (dataset, split) = (&about.dataset, &about.split);
-        let what = "means in percent with 95 % intervals";
-        ctx.watch.notice(&format!("{dataset} {split}: answers as sets, {what}"));
-    }
+    tell_means(about, "answers as sets, ", format, ctx);
     rows(systems).print(format, ctx)?;
     if format != Format::Csv && about.synthetic {
         ctx.printer.data(&format!("{}\n", synthetic::TOLD))?;
@@ -66,5 +62,5 @@ fn rows(systems: &[SetFigures]) -> Rows {
         row
     };
     let rows = evaluations(systems, |all| &all.evaluation).into_iter().map(row).collect();
-    Rows { numbers: headings.len() - 1 - SET_METRICS.len() - BESIDE.len(), headings, rows }
+    Rows { numbers: 1 + usize::from(grouped), headings, rows }
 }

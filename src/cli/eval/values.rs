@@ -1,7 +1,7 @@
 //! `agent eval --metrics value`: prints metrics of answers that are values, not nodes. Does not
 //! depend on how an answer was computed.
 
-use super::report::{ALL, Format, Rows, tell_openings};
+use super::report::{ALL, Format, Rows, tell_means, tell_openings};
 use crate::{Context, Exit};
 use agent_app::{
     Result,
@@ -20,11 +20,7 @@ const NONE: &str = "-";
 /// If stdout cannot be written to.
 pub(super) fn print(systems: &[ValueFigures], format: Format, ctx: &Context) -> Result<Exit> {
     let Some(ValueFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
-    if format != Format::Csv {
-        let (dataset, split) = (&about.dataset, &about.split);
-        let what = "means in percent with 95 % intervals";
-        ctx.watch.notice(&format!("{dataset} {split}: answers as values, {what}"));
-    }
+    tell_means(about, "answers as values, ", format, ctx);
     rows(systems).print(format, ctx)?;
     tell_openings(about.openings, format, ctx)
 }

@@ -103,26 +103,15 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
 /// Describes the verdict in two lines: the gain over the best baseline, then the mean reciprocal
 /// ranks of the bundle and of that baseline, with the p-value.
 fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> String {
-    let Verdict {
-        standing,
-        n,
-        mrr,
-        ci95,
-        baseline,
-        baseline_mrr,
-        difference,
-        difference_ci95,
-        p,
-        ..
-    } = verdict;
     let opened = match test {
         Some(test) => test_split::told(test.openings),
         None => "test not opened".to_owned(),
     };
     let told = |head: &str, versus| {
-        gain(head, *difference, *difference_ci95, (versus, baseline.as_str()), *n)
+        let versus = (versus, verdict.baseline.as_str());
+        gain(head, verdict.difference, verdict.difference_ci95, versus, verdict.n)
     };
-    let first = match standing {
+    let first = match verdict.standing {
         Standing::Better => test.and_then(gain_on).unwrap_or_else(|| told("validation: ", "over")),
         Standing::Unproven => told("frozen, not proven better: ", "over"),
         Standing::NotBetter => {
@@ -136,9 +125,9 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
     format!(
         "{first}{questions} ({opened})\n\
          validation{validation} MRR {} against {} of the best baseline, {} (Holm over {} baselines)\n",
-        percent(*mrr, *ci95),
-        hundred(*baseline_mrr),
-        p_value(*p),
+        percent(verdict.mrr, verdict.ci95),
+        hundred(verdict.baseline_mrr),
+        p_value(verdict.p),
         System::ALL.len()
     )
 }

@@ -55,26 +55,23 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut rows = table(headings, &[3, 4, 5]);
     for ancestor in &chain {
         let id: String = ancestor.id.chars().take(12).collect();
-        let mut head =
-            vec![id, plain(ancestor.proposed_by, MAX_SHOWN), plain(ancestor.change, MAX_SHOWN)];
-        for test in &ancestor.tests {
-            let mut row = std::mem::replace(&mut head, vec![String::new(), String::new()]);
-            if row.len() == 2 {
-                row.push(plain(&test.change, MAX_SHOWN));
-            } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
-                // The first test is of another change than the one that made the program. Each of
-                // the two changes then gets its own row.
-                rows.add_row(row);
-                row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
-            }
-            row.push(test.n.to_string());
-            row.push(format!("{:+.1}", 100.0 * test.difference));
-            row.push(p_cell(test.p));
-            row.push(if test.accepted { "yes" } else { "no" }.to_owned());
-            rows.add_row(row);
+        let change = plain(ancestor.change, MAX_SHOWN);
+        let mut head = [id, plain(ancestor.proposed_by, MAX_SHOWN)];
+        // If the first test is of another change than the one that made the program, each of the
+        // two changes gets its own row.
+        let tested = ancestor.tests.first().map(|test| plain(&test.change, MAX_SHOWN));
+        if tested.as_ref() != Some(&change) {
+            rows.add_row(std::mem::take(&mut head).into_iter().chain([change]));
         }
-        if head.len() == 3 {
-            rows.add_row(head);
+        for test in &ancestor.tests {
+            let of_test = [
+                plain(&test.change, MAX_SHOWN),
+                test.n.to_string(),
+                format!("{:+.1}", 100.0 * test.difference),
+                p_cell(test.p),
+                if test.accepted { "yes" } else { "no" }.to_owned(),
+            ];
+            rows.add_row(std::mem::take(&mut head).into_iter().chain(of_test));
         }
     }
     ctx.printer.table(&rows)

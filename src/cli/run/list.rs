@@ -22,7 +22,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Listed {
     run: PathBuf,
     dataset: String,
@@ -100,15 +100,9 @@ fn entry(dir: PathBuf) -> Listed {
             let is_bundle = !dir.join(DATABASE_FILE).exists() && dir.join(BUNDLE_FILE).exists();
             Listed {
                 run: dir,
-                dataset: String::new(),
-                actor: String::new(),
-                seed: None,
                 state: if is_bundle { "bundle alone" } else { "unreadable" },
-                pid: None,
-                steps: 0,
-                tested: 0,
-                accepted: 0,
                 problem: (!is_bundle).then(|| AppError::from(error).message()),
+                ..Listed::default()
             }
         }
     }

@@ -116,15 +116,8 @@ fn text(key: &str, request: &Request, reply: &Reply, used: &str) -> String {
             Speaker::User => "user",
             Speaker::Assistant => "assistant",
         };
-        text += &format!("--- {speaker}\n{}\n", lines(&message.text));
+        text += &format!("--- {speaker}\n{}\n", message.text.trim_end());
     }
-    text += &format!("--- reply\n{}\n\n", lines(&reply.text));
+    text += &format!("--- reply\n{}\n\n", reply.text.trim_end());
     text
-}
-
-/// Replaces control characters by spaces, except line breaks and tabs, and removes trailing
-/// whitespace.
-fn lines(text: &str) -> String {
-    let safe = |c: char| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c };
-    text.trim_end().chars().map(safe).collect()
 }

@@ -143,10 +143,6 @@ fn phase_table(phases: &[Summary]) -> Table {
 
 /// Formats the time that a run took, without its pauses.
 pub(super) fn time(times: &Times) -> String {
-    match times.seconds {
-        Some(seconds) => {
-            format!("{} s of work, pauses left out", count(seconds))
-        }
-        None => "unknown".to_owned(),
-    }
+    let told = |seconds| format!("{} s of work, pauses left out", count(seconds));
+    times.seconds.map_or_else(|| "unknown".to_owned(), told)
 }

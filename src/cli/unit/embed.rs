@@ -63,8 +63,7 @@ impl Embedding {
             let choice = &of.embedder;
             anyhow!("{choice} differs from the model of the plan")
         };
-        let embedder = of.embedder.open(&access(ctx), Some(of.dim));
-        let embedder = match embedder {
+        let embedder = match of.embedder.open(&access(ctx), Some(of.dim)) {
             Err(error @ EmbedError::Model { .. }) => Err(error).hint(
                 "the model's directory must have the path given in the plan on every machine",
             )?,
