@@ -302,7 +302,10 @@ impl From<RetrieveError> for ApiError {
                 let remedy = format!("send a question of 1 to {MAX_QUERY_BYTES} bytes");
                 ApiError::bad(error.to_string(), remedy)
             }
-            _ => {
+            RetrieveError::Program(_)
+            | RetrieveError::Late(_)
+            | RetrieveError::Index(_)
+            | RetrieveError::Llm(_) => {
                 let remedy = "see the server's log; `agent doctor` checks the base";
                 ApiError::failed(error.to_string(), remedy)
             }
