@@ -120,7 +120,7 @@ const STAYS: [(&str, &str); 33] = [
     ("src/optimize/actor/first.rs", "`walk`"),
     ("src/tools/examples.rs", "walk("),
     ("src/tools/graph.rs", "\"walk\""),
-    ("src/tools/graph.rs", "run: walk,"),
+    ("src/tools/graph.rs", "        walk,"),
     ("src/tools/graph.rs", "walk("),
     ("src/tools/mentions.rs", "walk("),
     ("tests/it/explain.rs", "walk("),
