@@ -27,7 +27,7 @@ impl Drop for Export {
 }
 
 /// Returns a layer that sends spans, and a guard to keep until the process ends. `None` if
-/// [`ENDPOINT`] is not set or the exporter cannot be built.
+/// `OTEL_EXPORTER_OTLP_ENDPOINT` is not set or the exporter cannot be built.
 pub fn layer<S>() -> Option<(impl Layer<S>, Export)>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
