@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     vectors::VectorIndex,
 };
 use agent_embed::{EmbedError, Embedder, matrix::dot};
-use agent_ground::words::Stems;
+use agent_ground::{locks::locked, words::Stems};
 use agent_kb::{Kb, NodeId, Ranking, TypeId, distinct};
 
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
@@ -119,11 +119,10 @@ impl IndexedBase {
     /// Returns what `derive` computes from this base, one value per type `T`: computed at first use
     /// and kept as long as the base. Threads that ask for it at the same time may each compute it.
     pub fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(&Self) -> T) -> Arc<T> {
-        let lock = || self.derived.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().get(&any::TypeId::of::<T>()).cloned();
+        let known = locked(&self.derived).get(&any::TypeId::of::<T>()).cloned();
         known.and_then(|value| value.downcast().ok()).unwrap_or_else(|| {
             let value = Arc::new(derive(self));
-            lock().insert(any::TypeId::of::<T>(), value.clone());
+            locked(&self.derived).insert(any::TypeId::of::<T>(), value.clone());
             value
         })
     }
@@ -228,12 +227,11 @@ impl IndexedBase {
     /// # Errors
     /// Errors of the embedder.
     pub fn embed_query(&self, text: &str) -> Result<Arc<[f32]>, EmbedError> {
-        let lock = || self.cached_vectors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(vector) = lock().get(text) {
+        if let Some(vector) = locked(&self.cached_vectors).get(text) {
             return Ok(vector.clone());
         }
         let vector: Arc<[f32]> = self.embedder.embed_query(text)?.into();
-        let mut kept = lock();
+        let mut kept = locked(&self.cached_vectors);
         if kept.len() >= MAX_CACHED_VECTORS {
             kept.clear();
         }

@@ -50,7 +50,7 @@ pub(super) struct Grounding {
 }
 
 /// A question before its wording.
-struct Drawn {
+struct Draft {
     /// The template; without slots and branches for a question about words of documents only.
     template: Template,
     slots: Vec<NodeId>,
@@ -161,7 +161,7 @@ impl<'a> QuestionMaker<'a> {
             Kind::Textual => self.textual(template, stream),
             _ => self.related(template, kind, stream),
         };
-        let Drawn { template, slots, names, gold, properties, answers } = drawn?;
+        let Draft { template, slots, names, gold, properties, answers } = drawn?;
         let words: Vec<String> = properties.iter().map(|property| property.words.clone()).collect();
         let (text, style) = wording::question(&self.base.kb, &template, &names, &words, stream);
         let (template, votes) = (template.id, Vec::new());
@@ -178,7 +178,7 @@ impl<'a> QuestionMaker<'a> {
         })
     }
 
-    fn related(&mut self, template: usize, kind: Kind, stream: &mut Stream) -> Option<Drawn> {
+    fn related(&mut self, template: usize, kind: Kind, stream: &mut Stream) -> Option<Draft> {
         let Some(Grounding { slots, candidates }) = self.ground(template, stream) else {
             return self.reject("has no candidates, or too many");
         };
@@ -199,10 +199,10 @@ impl<'a> QuestionMaker<'a> {
             return self.reject("has a slot that cannot be named");
         };
         let template = self.templates.get(template)?.clone();
-        Some(Drawn { template, slots, names, gold, properties, answers })
+        Some(Draft { template, slots, names, gold, properties, answers })
     }
 
-    fn textual(&mut self, template: usize, stream: &mut Stream) -> Option<Drawn> {
+    fn textual(&mut self, template: usize, stream: &mut Stream) -> Option<Draft> {
         let kb = &self.base.kb;
         let target = self.templates.get(template)?.target;
         let nodes = kb.nodes_of_type(target);
@@ -221,7 +221,7 @@ impl<'a> QuestionMaker<'a> {
             weight: 0.0,
         };
         let (slots, names) = (Vec::new(), Vec::new());
-        Some(Drawn { template, slots, names, gold, properties, answers })
+        Some(Draft { template, slots, names, gold, properties, answers })
     }
 }
 
