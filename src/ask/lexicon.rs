@@ -455,7 +455,8 @@ pub(crate) fn is_anything(word: &str) -> bool {
 /// Words in the names of types whose nodes are people, so that `who` can refer to them.
 const PEOPLE: &str = "\
     author person people user customer employee director actor artist member student scientist \
-    researcher player patient inventor";
+    researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
+    nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew";
 
 /// Whether a word in the name of a type indicates that its nodes are people.
 pub(crate) fn is_person(word: &str) -> bool {

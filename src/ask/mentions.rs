@@ -391,10 +391,16 @@ impl Reader<'_> {
         self.schema.types.iter().chain(&self.schema.fields).any(is_around)
     }
 
-    /// Whether tokens begin with the given words or other forms of them.
+    /// Whether tokens begin with the given words or other forms of them. `contain` is a verb, and no
+    /// form of `container`.
     fn begins_with(&self, tokens: &[Token], words: &[String]) -> bool {
+        let is_verb_of = |token: &Token, word: &str| {
+            let ending = word.strip_prefix(&*token.word).filter(|_| is_filler(&token.word));
+            ending.is_some_and(|ending| ending.len() > 1)
+        };
         let is_form = |(token, word): (&Token, &String)| {
-            token.word == *word || token.stem == *self.schema.base.stems.stem(word)
+            token.word == *word
+                || token.stem == *self.schema.base.stems.stem(word) && !is_verb_of(token, word)
         };
         words.len() <= tokens.len() && tokens.iter().zip(words).all(is_form)
     }

@@ -337,6 +337,10 @@ pub(crate) enum Operation {
         /// Whether the question asks if the first of `subjects` is the requested one, so that the
         /// answer is yes or no.
         yes_no: bool,
+        /// Whether the question asks by how much the number of the first of two subjects is larger
+        /// (or smaller, as `high` says) than that of the second.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_how_much: bool,
     },
     /// Tests whether the numbers of the column with this index are normally distributed.
     Normal(usize),

@@ -108,7 +108,7 @@ pub(crate) fn read(
         })
         .collect();
     let counts_each = asks::counted_by_each(mentions).is_some();
-    let listed = asks::listed(mentions);
+    let listed = asks::listed(schema, mentions);
     if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each && listed.is_none() {
         return Err(AskError::NoTable);
     }
@@ -654,8 +654,10 @@ impl Reading<'_> {
     /// of names is tried as an intercomparison first.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
-        let compared = compares_names(self.mentions).then_some(Kind::Intercomparison);
-        for kind in compared.into_iter().chain(kinds.iter().copied()) {
+        let difference = self.asks_difference();
+        let compares = difference || compares_names(self.mentions);
+        let others = kinds.iter().copied().filter(|_| !difference);
+        for kind in compares.then_some(Kind::Intercomparison).into_iter().chain(others) {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return self.is_narrowed(plan),

@@ -346,8 +346,8 @@ impl Run<'_> {
                 self.groups((*group, *part), *measure, *first)
             }
             Operation::First { column, high, top } => self.first(*column, *high, *top),
-            Operation::Compare { subjects, measure, high, yes_no } => {
-                self.compare(subjects, *measure, *high, *yes_no)
+            Operation::Compare { subjects, measure, high, yes_no, by_how_much } => {
+                self.compare(subjects, *measure, *high, (*yes_no, *by_how_much))
             }
             Operation::Normal(column) => self.normal(*column),
             Operation::Correlate { one, other, ranks, rises } => {
@@ -580,7 +580,7 @@ impl Run<'_> {
         subjects: &[Subject],
         measure: Measure,
         high: bool,
-        yes_no: bool,
+        (yes_no, by_how_much): (bool, bool),
     ) -> Answer {
         let rows = self.ask(self.writer.compare(subjects, measure))?;
         self.note_left_out(measure.column())?;
@@ -603,7 +603,18 @@ impl Run<'_> {
         let of: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
         let in_unit = unit.as_ref().map_or(String::new(), |unit| format!(" in {unit}"));
-        let told = format!("({}{in_unit}: {})", self.measure_name(measure), of.join(", "));
+        let is_row = |own: &Subject| matches!(&own.test, Test::Is(nodes) if nodes.len() == 1);
+        let what = match measure {
+            // A single row has one value, and no mean of values.
+            Measure::Of(_, column) if subjects.iter().all(is_row) => self.name(column),
+            _ => self.measure_name(measure),
+        };
+        let told = format!("({what}{in_unit}: {})", of.join(", "));
+        if let (true, [(_, second), ..]) = (by_how_much, rest) {
+            let value = if high { first.1 - second } else { second - first.1 };
+            let told = format!("{}{} {told}", shown(value), spaced(unit.as_deref()));
+            return Ok((Outcome::Number { value, unit }, told));
+        }
         if yes_no {
             let yes = rest.iter().all(|(_, value)| better(first.1, *value));
             return Ok((Outcome::Truth(yes), format!("{} {told}", yes_or_no(yes))));

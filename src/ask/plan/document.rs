@@ -390,9 +390,12 @@ impl Checked<'_> {
                 first(*top)?;
                 self.number_or_date(*column)
             }
-            Operation::Compare { subjects, measure, .. } => {
+            Operation::Compare { subjects, measure, yes_no, by_how_much, .. } => {
                 let why = || "a comparison needs two or more subjects".to_owned();
                 require(subjects.len() > 1, why)?;
+                let fits = !by_how_much || subjects.len() == 2 && !yes_no;
+                let why = || "by_how_much needs two subjects, without yes_no".to_owned();
+                require(fits, why)?;
                 self.measure(*measure)
             }
             Operation::Normal(column) => self.number(*column),

@@ -8,27 +8,19 @@ use crate::{
     lexicon::{Bound, Cue},
     mentions::{Mention, Mentions, What},
     plan::{Condition, Operation, Plan},
-    reading::{Reading, operation::YES_NO},
+    reading::{Reading, operation::YES_NO, rows::members},
+    schema::Schema,
 };
 use agent_kb::{MetapathStep, TypeId};
 
-/// First words of questions for a list of nodes: `list`.
-const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// Whether a mention is a comparison with a number that is no year or date.
-fn is_bound(mention: &Mention) -> bool {
-    use Bound::{Above, AtLeast, AtMost, Below};
-    matches!(mention.cue(), Some(Cue::Bound(Above | AtLeast | AtMost | Below, false)))
-}
-
 /// Returns the type that the first words of a question ask for, and the operation: `List` for a
 /// list of its nodes, `Exists` for the question whether there are any. `None` for other questions.
-pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
+pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Operation)> {
     let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Cue(Cue::Filler));
-    let first_word = mentions.word(0);
-    if YES_NO.contains(&first_word) {
+    if YES_NO.contains(&mentions.word(0)) {
         let is_type = |mention: &&Mention| matches!(mention.what, What::Type(_));
         let first = mentions.all.iter().find(is_type)?;
         let any = (1..first.at.start).rev().find(|at| ANY.contains(&mentions.word(*at)))?;
@@ -46,17 +38,18 @@ pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
     }
     let mut said = mentions.all.iter().filter(|own| !describes(own)).map(|own| &own.what);
     let first = said.next()?;
-    let kind = match first {
-        What::Cue(Cue::Which) => said.next()?,
-        _ if LISTS.contains(&first_word) => first,
-        // `authors with at least 100 papers`
-        What::Type(_) if mentions.all.iter().any(is_bound) => first,
-        _ => return None,
-    };
-    match kind {
-        What::Type(kind) => Some((*kind, Operation::List)),
-        _ => None,
+    let asks = *first == What::Cue(Cue::Which);
+    // A list may be asked for by its heading: `authors with 100 papers`, `Swedish makers`.
+    let said = (!asks).then_some(first).into_iter().chain(said);
+    let mut found = None;
+    for what in said {
+        match what {
+            What::Type(kind) => return Some((*kind, Operation::List)),
+            What::Thing(thing) => found = members(schema, thing).or(found),
+            _ => break,
+        }
     }
+    Some((found?, Operation::List))
 }
 
 /// Whether the question has a phrase that asks for a result computed over many nodes, and that a

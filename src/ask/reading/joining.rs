@@ -186,8 +186,9 @@ impl Reading<'_> {
     /// negation, or with `or more` without a number before it.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
-            let number_before = self.beside(at, -1).filter(|before| self.is_number(*before));
-            if matches!(cue, Cue::OrMore(_)) && number_before.is_none() {
+            let is_behind = |number: usize| self.or_more(number).is_some_and(|(own, _)| own == at);
+            let follows = (0..at).any(|place| self.is_number(place) && is_behind(place));
+            if matches!(cue, Cue::OrMore(_)) && !follows {
                 let said = self.said_at(at);
                 return missing(format!("{said:?} must follow a number"));
             }

@@ -198,14 +198,28 @@ impl Reading<'_> {
         // The words after a number may state its bound: `3 or more`, `from 2010 onwards`.
         let mut by_time =
             matches!(self.cue_beside(at, -1), Some(Cue::Bound(_, true))) || bound.is_none();
-        if let Some(Cue::OrMore(more)) = self.cue_beside(at, 1)
+        if let Some((place, more)) = self.or_more(at)
             && matches!(bound, None | Some(Bound::Equal))
         {
             bound = Some(if more { Bound::AtLeast } else { Bound::AtMost });
-            end = next.unwrap_or(at);
+            end = if Some(place) == next { place } else { at };
         }
         by_time |= bound == Some(Bound::Between) && to.is_some_and(is_year);
         Ok(Limit { bound, implied, to, unit, end, by_time })
+    }
+
+    /// Returns the phrase such as `or more` after the number in mention `at`, or after the value that
+    /// follows the number (`50 batches or more`): the index of its mention, and whether the number is
+    /// a lower bound.
+    pub(super) fn or_more(&self, at: usize) -> Option<(usize, bool)> {
+        let is_value = |at: usize| {
+            matches!(self.what(at), Some(What::Type(_) | What::Field(_) | What::Links(_)))
+        };
+        let place = self.beside_past(at, 1, is_value)?;
+        match self.cue(place)? {
+            Cue::OrMore(more) => Some((place, more)),
+            _ => None,
+        }
     }
 
     /// Returns the bound that the mention before the number in mention `at` states, and the bounded

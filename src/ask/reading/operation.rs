@@ -11,10 +11,10 @@ use crate::{
         LOOKED_AT, Reading,
         numbers::{NumberUse, push_number},
     },
-    schema::sampled,
+    schema::{sampled, types_of},
 };
 use agent_kb::{
-    FieldId, MetapathStep, NodeId, RelationId, TypeId,
+    FieldId, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words,
     table::{ColumnKind, ColumnSpec, MAX_STEPS, value::quantity},
 };
 
@@ -336,9 +336,11 @@ impl Reading<'_> {
             Some(What::Relation) => self.follows_by(at) && self.only_step(at).is_some(),
             Some(What::Field(fields)) => {
                 match self.field(fields, false).and_then(|field| self.kind_of(field)) {
-                    Some(ColumnKind::Year) => self.is_parting(at) && !self.bounded.contains(&at),
+                    Some(ColumnKind::Year) => {
+                        self.follows_by(at) || self.is_parting(at) && !self.bounded.contains(&at)
+                    }
                     Some(kind) => kind.groups() && !kind.is_number(),
-                    None => false,
+                    None => self.follows_by(at) && self.linked_field(at).is_some(),
                 }
             }
             _ => false,
@@ -385,10 +387,37 @@ impl Reading<'_> {
             What::Type(kind) => {
                 ColumnSpec::Names(self.group_of(at, *kind).or_else(|| self.path_to(*kind).ok())?)
             }
-            What::Field(fields) => ColumnSpec::Field(self.field(fields, false)?),
+            What::Field(fields) => match self.field(fields, false) {
+                Some(field) => ColumnSpec::Field(field),
+                None => self.linked_field(at)?,
+            },
             _ => return None,
         };
         Some(self.column(spec))
+    }
+
+    /// Returns the column of the categories that mention `at` names, if they are a field of the one
+    /// node to which a row is linked: `arrears by town`, where tenants live in homes of estates that
+    /// have a town.
+    fn linked_field(&self, at: usize) -> Option<ColumnSpec> {
+        let mut found = Vec::new();
+        for &(field, _) in self.fields_at(at)? {
+            let has = |kind: &TypeId| {
+                let sample = self.schema.sample(*kind, field);
+                sample.is_some_and(|own| own.kind.groups() && !own.kind.is_number())
+            };
+            for kind in types_of(self.kb).filter(|kind| *kind != self.rows && has(kind)) {
+                let paths = self.schema.best_paths(self.rows, kind, &self.said);
+                let of = |steps| ColumnSpec::FieldOf { steps, field };
+                let to_one = |steps: &Vec<MetapathStep>| self.leads_to_one(self.rows, steps);
+                found.extend(paths.into_iter().filter(to_one).map(of));
+            }
+        }
+        let shortest = found.iter().map(|spec| spec.steps().len()).min();
+        found.retain(|spec| Some(spec.steps().len()) == shortest);
+        let way =
+            |spec: &ColumnSpec| metapath_in_words(self.kb, self.rows, spec.steps().iter().copied());
+        self.choose(found, way)
     }
 
     /// Returns the metapath from the rows to type `kind` through the type after `of`, as in `per
@@ -427,6 +456,19 @@ impl Reading<'_> {
             Cue::Bound(Bound::Below, false) => Some((at, false, &[][..])),
             _ => None,
         })
+    }
+
+    /// Whether the question asks for the difference between two numbers: `how many more homes does A
+    /// have than B`.
+    pub(super) fn asks_difference(&self) -> bool {
+        const MORE: [&str; 6] = ["more", "fewer", "less", "cheaper", "extra", "longer"];
+        let is_more = |own: &[&str]| {
+            own[0] == "how"
+                && ["many", "much"].contains(&own[1])
+                && MORE.contains(&own[2])
+                && own[3] != "than"
+        };
+        !self.changed.contains(&true) && self.own_words().windows(4).any(is_more)
     }
 
     /// Whether any phrase of the question asks for a statistical test.
@@ -686,7 +728,11 @@ impl Reading<'_> {
         let subjects = std::mem::take(&mut parts.subjects);
         // `Is it higher for A or for B` asks which.
         let or = self.cues(false).any(|(at, _)| self.is_or(at));
-        Ok(Operation::Compare { subjects, measure, high, yes_no: yes_no && !or })
+        let by_how_much = self.asks_difference();
+        if by_how_much && subjects.len() != 2 {
+            return missing("a difference needs two subjects");
+        }
+        Ok(Operation::Compare { subjects, measure, high, yes_no: yes_no && !or, by_how_much })
     }
 
     fn distribution(&self, parts: &Parts) -> Result<Operation, AskError> {

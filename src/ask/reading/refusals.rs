@@ -16,21 +16,14 @@ use crate::{
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
 impl Reading<'_> {
-    /// Refuses a question that asks for the difference between numbers: `how many more homes does A
-    /// have than B`.
+    /// Refuses a question for a `difference`, which may be of any two numbers.
     pub(super) fn refuse_difference(&self) -> Result<(), AskError> {
-        let asks_more = self.own_words().windows(4).any(|own| {
-            own[0] == "how"
-                && ["many", "much"].contains(&own[1])
-                && ["more", "fewer", "less", "cheaper", "extra", "longer"].contains(&own[2])
-                && own[3] != "than"
-        });
         // `Is there a difference` asks for a test.
         let is_named = !self.is_yes_no()
             && !self.asks_for_test()
             && self.cues(false).any(|(at, _)| self.said_at(at) == "difference");
-        match is_named || asks_more && !self.changed.contains(&true) {
-            true => missing("differences are not computed; ask which is higher"),
+        match is_named {
+            true => missing("the difference is unclear; ask how much more A has than B"),
             false => Ok(()),
         }
     }
@@ -130,14 +123,16 @@ impl Reading<'_> {
         if !parts.subjects.is_empty() {
             return missing("several subjects are named, but not compared");
         }
-        self.refuse_foreign_fields()
+        self.refuse_foreign_fields(parts)
     }
 
-    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
-    fn refuse_foreign_fields(&self) -> Result<(), AskError> {
+    /// Refuses a field that the rows do not have, unless it describes a name, is bounded, or groups
+    /// the rows.
+    fn refuse_foreign_fields(&self, parts: &Parts) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let Some(fields) = self.fields_at(at) else { continue };
-            let is_said = self.bound.contains_key(&at) || self.bounded.contains(&at);
+            let groups = parts.groups.iter().any(|(group, _)| *group == at);
+            let is_said = groups || self.bound.contains_key(&at) || self.bounded.contains(&at);
             let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
             let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
             if !is_said && !is_base && !fields.iter().any(is_of_rows) {

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use crate::{
     AskError,
     lexicon::{Cue, Function, is_frequency},
-    mentions::What,
+    mentions::{Thing, What},
     missing,
     reading::{Reading, asks, numbers::Bounded},
-    schema::types_of,
+    schema::{Schema, types_of},
 };
-use agent_kb::{Direction, FieldId, TypeId};
+use agent_ground::words::fold;
+use agent_kb::{Direction, FieldId, TypeId, distinct};
 
 /// Points of a type that has a field whose whole name is mentioned.
 const HAS_FIELD: f32 = 3.0;
@@ -256,5 +257,25 @@ impl Reading<'_> {
             .collect();
         found.sort_by_key(|(filled, kind)| (std::cmp::Reverse(*filled), *kind));
         found.into_iter().map(|(_, kind)| kind).collect()
+    }
+}
+
+/// Returns the type of the nodes that the plural of a name stands for: beers for `stouts`, where
+/// `stout` is a value of a field of beers, or a node that only beers link to. `None` if the name is
+/// no plural, or if several types fit.
+pub(super) fn members(schema: &Schema, thing: &Thing) -> Option<TypeId> {
+    let kb = &schema.base.kb;
+    let text = fold(&thing.text);
+    let is_plural = |name: &str| text.strip_suffix('s').is_some_and(|one| one == fold(name));
+    let values = thing.values.iter().filter(|value| is_plural(&value.key));
+    let mut kinds: Vec<TypeId> = values.map(|value| value.kind).collect();
+    for &node in thing.nodes.iter().filter(|node| is_plural(kb.name(**node))) {
+        let to = kb.node_type(node);
+        let links = |from: &TypeId| schema.steps(*from).iter().any(|step| step.to == to);
+        kinds.extend(types_of(kb).filter(|from| *from != to && links(from)));
+    }
+    match *distinct(kinds) {
+        [kind] => Some(kind),
+        _ => None,
     }
 }

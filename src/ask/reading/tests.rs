@@ -200,12 +200,35 @@ fn a_number_of_another_question_is_no_answer() {
     refused(desk(), "Which employee has the highest hours on average?", "mean");
     refused(desk(), "What share of all hours of employees is in Sales?", "shares of a total");
     refused(desk(), "What are the worst hours of employees?", "highest or the lowest");
-    refused(desk(), "How many more tickets does C have than C++?", "differences");
+    refused(desk(), "What is the difference in total hours of Sales and Legal?", "how much more");
     // Tickets are opened and ended; the latter is not their age.
     assert!(ask("Which is the oldest ticket?").unwrap().told.contains("opened"));
     for question in ["most common language", "the most common languages of all tickets"] {
         let told = ask(question).unwrap_or_else(|error| panic!("{question}: {error}")).told;
         assert!(told.starts_with("C, C") && told.contains(": 4 ("), "{question}: {told}");
+    }
+}
+
+#[test]
+fn a_difference_of_two_is_a_number() {
+    let question = "How many more tickets were handled by Sales than by Legal?";
+    assert_eq!(number(question), 4.0);
+    assert_eq!(number("How many fewer tickets were handled by Sales than by Legal?"), -4.0);
+    assert_eq!(number("How many more tickets does C have than C++?"), 0.0);
+    refused(desk(), "How many more tickets does C have?", "two or more subjects");
+}
+
+#[test]
+fn a_heading_asks_for_a_list() {
+    for (question, answer) in [
+        ("tickets about C", "Broken seam 0, Broken seam 3, Broken seam 6, Broken seam 9 (4"),
+        ("Which tickets about C have low priority?", "Broken seam 3, Broken seam 9 (2"),
+        ("tickets per language, 2025 or later", "3 groups: number of ticket rows by language"),
+        ("languages with 4 tickets or more", "C, C#, C++ (3"),
+        ("number of tickets handled, by city", "2 groups: number of ticket rows by city"),
+    ] {
+        let told = ask(question).unwrap_or_else(|error| panic!("{question}: {error}")).told;
+        assert!(told.starts_with(answer), "{question}: {told}");
     }
 }
 
