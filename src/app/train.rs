@@ -9,7 +9,7 @@ use std::{
     fmt,
     path::PathBuf,
     str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 
 use crate::{App, Explain, Plan, Result, dataset, named};
 use agent_dataset::{LabelledQuery, Split, load_split};
+use agent_ground::locks::locked;
 use agent_index::IndexedBase;
 use agent_train::{Progress, Record, Source, Task, TrainError, ValidationPoint};
 
@@ -146,7 +147,7 @@ impl Training {
             }
             Progress::Learning { done, total, loss } => {
                 progress.at("learning", done as u64, total as u64);
-                let mut noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut noticed = locked(&noticed);
                 let (since, before) = *noticed;
                 let seconds = since.elapsed();
                 if seconds >= BETWEEN_LOSSES {

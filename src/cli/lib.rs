@@ -56,7 +56,7 @@ pub use std::{
     path::PathBuf,
     process::ExitCode,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -73,6 +73,7 @@ use tracing_subscriber::{
 use crate::printer::{Level, Printer, plain, table};
 use agent_app::{App, AppError, Explain, Perform as _, Result, Watch as _, variable};
 use agent_dataset::Home;
+use agent_ground::locks::locked;
 use agent_sandbox::MAX_WORKERS;
 
 /// Error message if the system refuses to start threads; [`MORE_THREADS`] is its hint.
@@ -383,7 +384,7 @@ fn run_arguments() -> ExitCode {
                 printer.hint(MORE_THREADS);
                 return Exit::Failed.into();
             }
-            let message = last_panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let message = locked(&last_panic).take();
             printer.error(&format!("internal error: {}", message.unwrap_or_default()));
             printer.hint("this is a fault of the program; please report it with this message");
             Exit::Internal.into()
@@ -496,7 +497,7 @@ fn keep_panics() -> Arc<Mutex<Option<String>>> {
     panic::set_hook(Box::new(move |info| {
         let what = info.payload_as_str().unwrap_or("panic without a message");
         let place = info.location().map(|at| format!(" at {at}")).unwrap_or_default();
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{what}{place}"));
+        *locked(&kept) = Some(format!("{what}{place}"));
     }));
     last
 }

@@ -11,7 +11,7 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use anyhow::Context as _;
@@ -27,7 +27,7 @@ use crate::{
 };
 pub(super) use agent_app::text::plain;
 use agent_app::{self as app, Plan, Result, Watch, text::is_hidden};
-use agent_ground::words::one_line;
+use agent_ground::{locks::locked, words::one_line};
 
 /// Maximum number of times per second that progress is redrawn.
 const BAR_HZ: u8 = 8;
@@ -187,7 +187,7 @@ impl Printer {
     /// Returns the message on how to resume the command after an interrupt; `None` if it cannot be
     /// resumed.
     pub(super) fn way_on(&self) -> Option<String> {
-        self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.way_on).clone()
     }
 }
 
@@ -209,7 +209,7 @@ impl Watch for Printer {
     }
 
     fn resumable(&self, message: &str) {
-        *self.way_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.to_owned());
+        *locked(&self.way_on) = Some(message.to_owned());
     }
 }
 

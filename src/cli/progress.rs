@@ -5,7 +5,7 @@
 //! processes at once. Does not depend on what the work is.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -16,6 +16,7 @@ use crate::{
     printer::{Level, Printer},
 };
 use agent_app::{self as app, Plan, Watch as _, count};
+use agent_ground::locks::locked;
 
 /// Minimum time between two plain lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -99,7 +100,7 @@ impl app::Progress for Progress<'_> {
         if self.printer.level == Level::Quiet {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         let now = Instant::now();
         let place = state.stages.iter().position(|known| known.name == stage);
         let place = place.unwrap_or_else(|| {

@@ -20,12 +20,13 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use serde::Serialize;
 
 use crate::{EmbedCost, EmbedError, Embedder, Key, Matrix, Result, key};
+use agent_ground::locks::locked;
 
 /// Maximum size of the file of document vectors of one embedder, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
@@ -206,7 +207,7 @@ impl CachedEmbedder {
             Kind::Document => &self.documents,
             Kind::Query => &self.queries,
         };
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(kept);
         if !kept.is_asked {
             kept.is_asked = true;
             let path = kind.file(&self.dir, self.fingerprint());
@@ -303,7 +304,7 @@ impl Embedder for CachedEmbedder {
 
     fn spent(&self) -> EmbedCost {
         let lock = |kept: &Mutex<VectorCache>| {
-            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = locked(kept);
             (kept.hits, kept.problem.clone())
         };
         let (documents, queries) = (lock(&self.documents), lock(&self.queries));

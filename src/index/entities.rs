@@ -34,7 +34,7 @@ use std::{
     convert::Infallible,
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -49,7 +49,10 @@ use crate::{
         query::{QueryWords, TYPO_STRENGTH, Word},
     },
 };
-use agent_ground::words::{Languages, Stems};
+use agent_ground::{
+    locks::locked,
+    words::{Languages, Stems},
+};
 use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
 /// Maximum number of words of a name for exact matching; a longer name is matched only in part.
@@ -271,7 +274,7 @@ impl EntityIndex {
             return Ok(Arc::new(LinkedNodes::new(kb, &self.link_uncached(&words, go_on)?)));
         }
         let slot = self.cache_slot(&words);
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = locked(&slot);
         if let Some(known) = &*slot {
             return Ok(known.clone());
         }
@@ -284,7 +287,7 @@ impl EntityIndex {
 
     /// Returns the cache entry for the words of a text; creates an empty one if there is none.
     fn cache_slot(&self, words: &str) -> Arc<CachedMentions> {
-        let mut kept = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.named);
         if let Some((_, known)) = kept.iter().find(|(known, _)| known == words) {
             return known.clone();
         }

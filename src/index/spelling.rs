@@ -7,16 +7,13 @@
 //! sialic one. Only words of at least five letters, without other characters, are corrected, and
 //! their first letter is never changed. Words in quotation marks and common English words are kept.
 
-use std::{
-    borrow::Cow,
-    cmp::Reverse,
-    collections::HashMap,
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap, ops::Range, sync::Mutex};
 
 use crate::postings::Postings;
-use agent_ground::words::{is_question_word, name_words, quoted_ranges};
+use agent_ground::{
+    locks::locked,
+    words::{is_question_word, name_words, quoted_ranges},
+};
 
 /// Minimum number of letters of a word that is corrected.
 const MIN_LETTERS: usize = 5;
@@ -101,7 +98,7 @@ impl Spelling {
 
     /// As [`nearest`], cached.
     fn nearest(&self, postings: &Postings, word: &str) -> Vec<String> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locked(&self.0);
         if let Some(known) = lock().get(word) {
             return known.clone();
         }

@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::{
@@ -20,7 +20,10 @@ use crate::{
     bm25f,
     postings::{Collection, Postings, PostingsBuilder, make_room},
 };
-use agent_ground::words::{Analysis, Languages};
+use agent_ground::{
+    locks::locked,
+    words::{Analysis, Languages},
+};
 use agent_kb::{FieldId, NodeId, Ranking, TypeId};
 
 const NODES: &str = "nodes";
@@ -221,7 +224,7 @@ impl TextIndex {
     /// Returns the bitmap of the nodes of these types: 64 nodes per number, lowest bit first. The
     /// bitmaps of recent sets of types are cached.
     fn mask(&self, types: &[TypeId]) -> Arc<[u64]> {
-        let lock = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locked(&self.masks);
         if let Some(mask) = lock().get(types) {
             return mask.clone();
         }

@@ -42,7 +42,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -57,7 +57,7 @@ use crate::{
     join::{JoinedAnswer, QueryContext, join_with_features},
     query_reader::{CategoryOption, ReadQuery, fields_text, mix_in, read_query},
 };
-use agent_ground::words::one_line;
+use agent_ground::{locks::locked, words::one_line};
 use agent_index::IndexedBase;
 use agent_kb::{
     Kb, NodeId,
@@ -236,7 +236,7 @@ impl Runtime {
     /// # Errors
     /// Errors of the indexes.
     pub fn candidates(&self, query: &str) -> Result<Arc<[NodeId]>, RetrieveError> {
-        let lock = || self.shortlists.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locked(&self.shortlists);
         if let Some(candidates) = lock().get(query) {
             return Ok(candidates.clone());
         }
@@ -574,7 +574,7 @@ impl BundleRetriever {
         let conditions = Conditions::read(self.runtime.base(), query);
         let (routed, wanted) = (OnceLock::new(), conditions.wanted.clone());
         let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || locked(&runs);
         let run_programs = |routed: &[(usize, f32)]| {
             let take = || {
                 let at = next.fetch_add(1, Ordering::Relaxed);

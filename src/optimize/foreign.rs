@@ -8,10 +8,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher as _, RandomState},
     ops::Range,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use crate::{Result, trial::LocalRun};
+use agent_ground::locks::locked;
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
@@ -57,7 +58,7 @@ impl ForeignCheck {
     /// # Errors
     /// Any error that `here` returns.
     pub fn keep(&self, units: &mut Vec<ForeignUnit>, here: &LocalRun<'_>) -> Result<Vec<String>> {
-        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dropped = locked(&self.dropped);
         let before = dropped.clone();
         dropped.extend(units.iter().filter(|unit| !self.fits(unit)).map(|one| one.worker.clone()));
         units.retain(|unit| !dropped.contains(&unit.worker));

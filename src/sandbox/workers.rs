@@ -29,7 +29,7 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use agent_ground::{clock::Timer, stack};
+use agent_ground::{clock::Timer, locks::locked, stack};
 
 /// Size of the stack of a worker, in bytes. Only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
@@ -307,7 +307,7 @@ impl Workers {
         if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
             && let Ok(worker) = Worker::start(&self.shared)
         {
-            let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut threads = locked(&self.threads);
             threads.push(worker);
         }
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
@@ -350,7 +350,7 @@ impl Drop for Workers {
 fn work(jobs: &Mutex<Receiver<Job>>) {
     HAS_BIG_STACK.set(true);
     loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = locked(jobs).recv();
         match job {
             // A panic loses the answer; the worker continues.
             Ok(job) => {
@@ -380,7 +380,7 @@ pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
     let slot = Arc::new(Mutex::new(Some(value)));
     let moved = slot.clone();
     let thread = Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        drop(moved.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(locked(&moved).take());
     });
     match thread {
         Ok(thread) => {

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use agent_app::systems::{Places, check_served, needs_base_alone};
 use agent_ask::Analyst;
 use agent_dataset::{Base, DatasetError, Home, LabelledQuery, Split, Summary, load_split};
+use agent_ground::locks::locked;
 use agent_index::{Access, IndexError, IndexedBase};
 use agent_infer::{
     Runtime,
@@ -253,10 +254,6 @@ impl Served {
         self.now.store(Arc::new(opened));
         Ok(())
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Opened {

@@ -16,6 +16,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::Client;
+use agent_ground::locks::locked;
 
 /// A new job is refused if it is expected to wait longer than this.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -153,12 +154,12 @@ impl Queue {
         let done = Arc::new(Mutex::new(Some(done)));
         let waits = done.clone();
         let pointless = move || {
-            let waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
+            let waits = locked(&waits);
             waits.as_ref().is_none_or(oneshot::Sender::is_closed) || Instant::now() >= deadline
         };
         let run = move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
-            let sender = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let sender = locked(&done).take();
             if let (Some(sender), Ok(outcome)) = (sender, outcome) {
                 // The caller may be gone.
                 let _ = sender.send(outcome);
@@ -180,7 +181,7 @@ impl Queue {
             return Err(Refused::Draining);
         }
         let client = Client::now();
-        let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&shared.waiting);
         let typical = Duration::from_nanos(shared.typical.load(Ordering::Relaxed));
         let (own, clients) = waiting.of(client);
         let before = u32::try_from(own * clients / self.threads.max(1)).unwrap_or(u32::MAX);
@@ -202,7 +203,7 @@ impl Queue {
 
     /// Returns the number of waiting jobs.
     pub(super) fn waiting(&self) -> usize {
-        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+        locked(&self.shared.waiting).len()
     }
 
     /// Returns the number of running jobs.
@@ -233,7 +234,7 @@ impl Shared {
     }
 
     fn next(&self) -> Option<Job> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         loop {
             if let Some(job) = waiting.pop() {
                 return Some(job);
@@ -255,7 +256,7 @@ impl Shared {
     /// Counts a job that was answered or, if not `answered`, refused. Returns the current
     /// `Retry-After` in seconds.
     fn count(&self, answered: bool) -> u64 {
-        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut load = locked(&self.load);
         match answered {
             true => load.answered += 1,
             false => load.refused += 1,

@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 use std::{
     io::{self, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     client::{Slot, Slots},
     routes::internal,
 };
+use agent_ground::locks::locked;
 
 /// Maximum size of a reply, in bytes.
 pub(super) const MAX_REPLY: usize = 8 << 20;
@@ -162,7 +163,7 @@ impl BodyMemory {
     /// # Errors
     /// [`Refused::Busy`] if too little memory is free.
     pub(super) fn take(&self, part: usize) -> Result<(), Refused> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = locked(&self.taken);
         let before = taken.0;
         taken.0 = before.saturating_add(part);
         let beyond = taken.0.saturating_sub(SMALL_BODY.max(before));

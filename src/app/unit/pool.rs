@@ -17,7 +17,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -30,6 +30,7 @@ use super::{Kind, Task, evaluate::decoded};
 use crate::{App, Explain, Result, Watch, count, counted};
 use agent_ground::{
     files,
+    locks::locked,
     pool_dir::PoolDir,
     units::{Claim, Units},
 };
@@ -196,7 +197,7 @@ impl Pool {
         };
         let seen = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
         let n = seen.filter(|entry| lives(&entry.path())).count();
-        let mut told = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = locked(&self.workers);
         if told.replace(n) != Some(n) {
             let dir = self.dir.path().display();
             self.watch.notice(&match n {
@@ -247,7 +248,7 @@ impl Pool {
         let mut moved = Instant::now();
         while !left.is_empty() {
             let before = left.len();
-            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut late = locked(&self.late);
             left.retain(|&unit| {
                 if !units.is_done(unit) {
                     return true;

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use super::Check;
 use crate::{App, Resources, Result, each, llm, open_runtime, systems::Places};
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
+use agent_ground::locks::locked;
 use agent_index::IndexedBase;
 use agent_infer::{
     Runtime,
@@ -171,7 +172,7 @@ fn answer(
         let ranking = match runtime.run(&compiled[at], params, &query.text, None)? {
             Ok(outcome) => outcome.ranking,
             Err(failure) => {
-                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failures = locked(failures);
                 failures.n += 1;
                 failures.late += u64::from(failure.kind == FailureKind::Deadline);
                 failures.first.get_or_insert_with(|| format!("query {}: {failure}", query.id));

@@ -23,7 +23,7 @@ use std::{
     env,
     fmt::Display,
     panic,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::{
@@ -41,6 +41,8 @@ use cudarc::{
     },
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
+
+use agent_ground::locks::locked;
 
 /// CUDA source code of all kernels.
 const KERNELS: &str = include_str!("kernels.cu");
@@ -148,7 +150,7 @@ pub fn give_up(error: GpuError) -> Result<()> {
     if is_required()? {
         return Err(error);
     }
-    let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut first = locked(&FIRST);
     warn_once(&mut first, &error);
     Ok(())
 }
@@ -183,7 +185,7 @@ impl Device {
     /// unknown value.
     pub fn first() -> Result<Option<Arc<Device>>> {
         let required = is_required()?;
-        let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = locked(&FIRST);
         if let Some(opened) = &*first
             && !(required && opened.is_none())
         {

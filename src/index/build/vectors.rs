@@ -4,7 +4,6 @@ use std::{
     io,
     ops::{ControlFlow, Range},
     path::Path,
-    sync::PoisonError,
 };
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
     vectors::{Precision, VectorWriter},
 };
 use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable};
-use agent_ground::words::Languages;
+use agent_ground::{locks::locked, words::Languages};
 use agent_kb::{Kb, NodeId};
 
 /// Maximum number of texts embedded at a time, and of rows copied at a time.
@@ -206,7 +205,7 @@ fn take(
     watch: &Watch<'_>,
 ) -> Result<VectorsRecord> {
     let PrecomputedVectors { spec, input } = embedded_elsewhere;
-    let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut input = locked(input);
     let failed = IndexError::io(Path::new("the precomputed vectors"));
     let mut rows = Rows::create(kb, dir, spec, watch)?;
     let mut nodes = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes());

@@ -7,7 +7,7 @@ use std::{
     io::{self, Read, Write},
     ops::Range,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     terms::{TermIndex, TermIndexBuilder},
     text::{TextIndexBuilder, WEIGHTED},
 };
-use agent_ground::words::Languages;
+use agent_ground::{locks::locked, words::Languages};
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
 /// Limit on the names that are indexed with a node over two edges: at most this many referenced
@@ -77,7 +77,7 @@ pub(super) fn build(
             }
         }
         WordSource::Read(input) => {
-            let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut input = locked(input);
             builders.take(kb, *input, watch)?;
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -15,6 +15,7 @@ use crate::{
     sqlite,
     table::{SqlError, database::known_functions},
 };
+use agent_ground::locks::locked;
 
 /// Maximum heap of one statement, in bytes: for sorting, groups and temporary tables. Sorting that
 /// much takes about a quarter of a second, during which SQLite does not check for interrupts.
@@ -64,32 +65,28 @@ pub(super) struct Turn<'a>(&'a Watch);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.running) = None;
+        *locked(&self.0.running) = None;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
     /// Restricts all further statements: they may only read `tables` and call harmless functions.
     pub(super) fn restrict_to(&self, tables: Vec<String>) {
-        *lock(&self.tables) = Some(tables);
+        *locked(&self.tables) = Some(tables);
     }
 
     /// Begins a statement that may run for `time` and resets the reason of the last one.
     pub(super) fn begin(&self, time: Duration) -> Turn<'_> {
-        *lock(&self.reason) = None;
+        *locked(&self.reason) = None;
         let deadline = Instant::now().checked_add(time);
-        *lock(&self.running) = Some(Running { deadline, time, heap: sqlite::heap() });
+        *locked(&self.running) = Some(Running { deadline, time, heap: sqlite::heap() });
         Turn(self)
     }
 
     /// Whether the running statement must stop because it exceeds a limit; if so, records that as
     /// the reason.
     pub(super) fn is_to_stop(&self) -> bool {
-        let excess = lock(&self.running).as_ref().and_then(Running::excess);
+        let excess = locked(&self.running).as_ref().and_then(Running::excess);
         excess.map(|excess| self.stop(excess)).is_some()
     }
 
@@ -107,7 +104,7 @@ impl Watch {
 
     /// Records why the running statement is refused or stopped, unless a reason is known already.
     pub(super) fn stop(&self, reason: SqlError) {
-        lock(&self.reason).get_or_insert(reason);
+        locked(&self.reason).get_or_insert(reason);
     }
 
     /// Counts `n` numbers as no longer kept.
@@ -118,12 +115,12 @@ impl Watch {
     /// Returns the reason why the last statement was refused or stopped, and forgets it; `None` if
     /// there is none.
     pub(super) fn reason(&self) -> Option<SqlError> {
-        lock(&self.reason).take()
+        locked(&self.reason).take()
     }
 
     /// Whether a statement may perform an action; if not, records the reason.
     pub(super) fn allows(&self, action: &AuthAction<'_>) -> bool {
-        let tables = lock(&self.tables);
+        let tables = locked(&self.tables);
         let Some(tables) = tables.as_ref() else { return true };
         let forbidden = forbidden(action, tables);
         forbidden.map(|what| self.stop(SqlError::Refused(what))).is_none()

@@ -1,7 +1,7 @@
 //! The open files of a run: the database connection, which the journal and its replies share, and
 //! whether results can still be written after a failed write.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::journal::{
     JournalError, Result,
@@ -9,6 +9,7 @@ use crate::journal::{
     reserve::Reserve,
     store::Store,
 };
+use agent_ground::locks::locked;
 
 /// The open files of a run, shared by the journal and its replies.
 #[derive(Clone, Debug)]
@@ -16,7 +17,7 @@ pub(super) struct SharedFiles(pub(super) Arc<Mutex<Files>>);
 
 impl SharedFiles {
     pub(super) fn lock(&self) -> MutexGuard<'_, Files> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

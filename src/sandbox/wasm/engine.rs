@@ -19,6 +19,7 @@ use crate::{
     wasm::cache::{CodeCache, CodeOwner},
     workers::separate_pool,
 };
+use agent_ground::locks::locked;
 
 /// Maximum stack of a module's own calls, in bytes: a quarter of
 /// [`STACK_BYTES`](crate::STACK_BYTES).
@@ -93,7 +94,7 @@ pub(super) struct Ticker;
 impl Ticker {
     /// Counts one more running call, until the guard is dropped.
     pub(super) fn start() -> Self {
-        *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *locked(&RUNNING.calls) += 1;
         RUNNING.started.notify_all();
         Self
     }
@@ -101,7 +102,7 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *locked(&RUNNING.calls) -= 1;
     }
 }
 
@@ -109,7 +110,7 @@ impl Drop for Ticker {
 fn start_ticker(engine: Engine) -> std::io::Result<()> {
     let tick = move || {
         loop {
-            let calls = RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let calls = locked(&RUNNING.calls);
             let waited = RUNNING.started.wait_while(calls, |calls| *calls == 0);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             thread::sleep(TICK);
@@ -136,7 +137,7 @@ pub(super) fn compiled(
     static MODULES: LazyLock<ModuleCache> = LazyLock::new(ModuleCache::default);
     let engine = engine()?;
     let digest = blake3::hash(bytes);
-    let modules = || MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let modules = || locked(&MODULES);
     if let Some(module) = modules().get(&digest) {
         return Ok(module.clone());
     }

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
@@ -27,6 +27,7 @@ use tokio::{
 };
 
 use crate::mcp::fit::short;
+use agent_ground::locks::locked;
 
 /// Maximum number of requests in progress. Further requests are read as soon as some are answered.
 pub(crate) const AT_A_TIME: usize = 64;
@@ -180,7 +181,7 @@ impl<W: AsyncWrite + Send + Unpin> Replies<W> {
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<RequestId, OwnedSemaphorePermit>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.under_way)
     }
 
     async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
