@@ -1,6 +1,6 @@
 //! `agent ask`: prints the answer to a question over many nodes, with its path, SQL and rows.
 
-use std::{io::Write, path::PathBuf};
+use std::{collections::HashMap, io::Write, path::PathBuf};
 
 use agent_app::{
     Perform as _, Result,
@@ -22,7 +22,7 @@ use crate::{Context, Exit, hits, plain, table};
 
 /// Maximum number of rows of a table to print.
 const SHOWN_ROWS: usize = 20;
-/// Maximum number of rows to print as examples below an answer that is a number, yes or no.
+/// Maximum number of rows to print as examples below an answer that is not a list of these rows.
 const SHOWN_EXAMPLES: usize = 5;
 /// Maximum number of characters to print for a cell.
 const SHOWN_CELL: usize = 60;
@@ -120,11 +120,17 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     if let Outcome::Table = answered.outcome {
         return print_rows(result, ctx);
     }
-    if result.rows.len() > 1 {
+    // A result of nodes is shown by the order of the table's rows.
+    if result.rows.len() > 1 && !is_of_nodes(result) {
         print_rows(result, ctx)?;
         ctx.printer.data("\n")?;
     }
     print_table(answered, kb, ctx)
+}
+
+/// Whether the rows of a result are nodes.
+fn is_of_nodes(result: &Rows) -> bool {
+    result.columns.first().is_some_and(|name| name == "key")
 }
 
 fn print_rows(result: &Rows, ctx: &Context) -> Result<Exit> {
@@ -137,19 +143,25 @@ fn print_rows(result: &Rows, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints the first rows that the answer is computed from: up to [`SHOWN_EXAMPLES`] rows below an
-/// answer that is a number, yes or no, otherwise up to [`SHOWN_ROWS`].
+/// Prints the first rows that the answer is computed from: up to [`SHOWN_ROWS`] rows in the order of
+/// a result of nodes, otherwise up to [`SHOWN_EXAMPLES`].
 fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
     let mut rows = table(headings, &[0]);
     let counted = answered.counted.as_ref().map_or(asked.rows.len(), Vec::len);
-    let shown = match answered.outcome {
-        Outcome::Number { .. } | Outcome::Truth(_) => SHOWN_EXAMPLES,
-        Outcome::Names { .. } | Outcome::Table => SHOWN_ROWS,
-    };
-    for at in answered.row_order().into_iter().take(counted.min(shown)) {
+    let shown = if is_of_nodes(&answered.result) { SHOWN_ROWS } else { SHOWN_EXAMPLES };
+    let mut order = answered.row_order();
+    if is_of_nodes(&answered.result) {
+        let keys = answered.result.rows.iter().filter_map(|row| row.first()).map(shown_value);
+        let place: HashMap<String, usize> = keys.zip(0..).collect();
+        let key = |at: &usize| asked.rows.get(*at).map(|&node| kb.key(node).into_owned());
+        order.sort_by_cached_key(|at| {
+            key(at).and_then(|key| place.get(&key).copied()).unwrap_or(usize::MAX)
+        });
+    }
+    for at in order.into_iter().take(counted.min(shown)) {
         let Some(&node) = asked.rows.get(at) else { continue };
         let mut row = vec![plain(id_of(kb, node), SHOWN_CELL), plain(kb.name(node), SHOWN_CELL)];
         row.extend(cells(asked, at).map(|cell| plain(cell, SHOWN_CELL)));
@@ -175,6 +187,8 @@ fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
         serde_json::Value::Array(items) => {
             items.iter().filter_map(|item| item.as_str()).collect::<Vec<_>>().join("; ")
         }
+        // A count is `3`, not `3.0`.
+        serde_json::Value::Number(number) => number.to_string().trim_end_matches(".0").to_owned(),
         other => other.to_string(),
     })
 }
