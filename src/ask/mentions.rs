@@ -617,7 +617,7 @@ impl Reader<'_> {
         let is_exact = |name: &Words| name.stems.contains(&token.stem);
         let is_exact_field = |(field, _): &(FieldId, f32)| is_exact(self.schema.field(*field));
         let types = || (0..).map(TypeId).zip(&self.schema.types);
-        let of_type = types().filter(|(_, kind)| kind.says(&token.stem));
+        let of_type = types().filter(|(_, kind)| kind.is_headed_by(&token.stem));
         let of_type = of_type.min_by_key(|(_, kind)| kind.stems.len());
         for n in (1..=own.len()).rev() {
             let said = own[..n].iter().filter(|token| !is_filler(&token.word));

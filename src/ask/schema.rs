@@ -18,6 +18,16 @@ use agent_kb::{
     table::{Sample, sample, value::category},
 };
 
+/// Values of fields that say yes or no, normalised.
+const TRUTHS: [[&str; 2]; 7] = [
+    ["yes", "no"],
+    ["y", "n"],
+    ["true", "false"],
+    ["t", "f"],
+    ["ja", "nein"],
+    ["oui", "non"],
+    ["si", "no"],
+];
 /// Maximum number of steps in a metapath between two types.
 const MAX_STEPS: usize = 3;
 /// Maximum number of unfinished metapaths that are kept after each step of the search.
@@ -72,6 +82,16 @@ impl Words {
     /// Whether a stem is a form of a word in the name.
     pub(crate) fn says(&self, stem: &str) -> bool {
         self.stems.iter().any(|own| is_form(own, stem))
+    }
+
+    /// Whether a stem is a form of the last word in the name, or of any if the name is of several
+    /// things (`effect or phenotype`): a `cust_type` is a type, and no customer.
+    pub(crate) fn is_headed_by(&self, stem: &str) -> bool {
+        let is_several = self.words.iter().any(|word| word == "or" || word == "and");
+        match self.stems.last() {
+            Some(last) if !is_several => is_form(last, stem),
+            _ => self.says(stem),
+        }
     }
 }
 
@@ -254,6 +274,17 @@ impl Schema {
             }
             values
         })
+    }
+
+    /// Returns the values for yes and no of a field of a type, normalised; `None` if the field has
+    /// other values, or none.
+    pub(crate) fn truths(&self, kind: TypeId, field: FieldId) -> Option<[&'static str; 2]> {
+        let values = &self.sample(kind, field)?.values;
+        let of = |value: &String| {
+            TRUTHS.into_iter().find(|pair| pair.contains(&category(value).as_str()))
+        };
+        let pair = of(values.first()?)?;
+        values.iter().all(|value| of(value) == Some(pair)).then_some(pair)
     }
 
     /// Returns the shortest metapaths from one type to another; all have the same number of steps,

@@ -468,11 +468,7 @@ impl ResultWriter<'_> {
             file.write_all(&serde_json::to_vec(&seal)?)?;
             file.write_all(b"\n")?;
             let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            // Syncs the directory, so that the rename survives a power cut.
-            let dir = units.dir.join(RESULTS);
-            if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+            files::publish(file, &path, &units.dir.join(RESULTS))
         };
         write().map_err(io_error(&path))
     }

@@ -18,7 +18,10 @@ use crate::{
     ApiError, Bounded, Common, OfPath, OfWork, Params, Result, Server, deadline, page,
     reply::ErrorBody, splits::paged,
 };
-use agent_app::report::recorded::{RunNow, TriedProgram, name, now, tried};
+use agent_app::{
+    named::runs_dir,
+    report::recorded::{RunNow, TriedProgram, name, now, tried},
+};
 use agent_optimize::{
     BUNDLE_FILE,
     journal::{DATABASE_FILE, JournalError},
@@ -110,7 +113,7 @@ const LIST_THEM: &str = "GET /v1/runs lists all runs";
 /// Returns the directories of all runs, with the times when their journals were last written; the
 /// latest comes first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>> {
-    let runs = server.app.home.path().join("runs");
+    let runs = runs_dir(&server.app.home);
     let entries = match fs::read_dir(&runs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries
@@ -140,7 +143,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
     let mut parts = FilePath::new(id).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
         && !id.starts_with('.');
-    let dir = server.app.home.path().join("runs").join(id);
+    let dir = runs_dir(&server.app.home).join(id);
     match is_name && dir.join(DATABASE_FILE).exists() {
         true => Ok(dir),
         false => Err(ApiError::not_found(format!("there is no run {id:?}"), LIST_THEM)),

@@ -69,11 +69,7 @@ impl Reading<'_> {
         inner: Kind,
         supposed: Option<Change>,
     ) -> Result<Plan, AskError> {
-        let is_test = matches!(
-            inner,
-            Kind::Distribution | Kind::Correlation | Kind::Variance | Kind::Descriptive
-        );
-        if is_test && self.has(Cue::HowMany) {
+        if is_test(inner) && self.has(Cue::HowMany) {
             return Err(AskError::NoTable);
         }
         let mut parts = self.parts(inner)?;
@@ -126,7 +122,10 @@ impl Reading<'_> {
             if self.changed[at] || self.bound.contains_key(&at) {
                 continue;
             }
-            if self.denied.contains(&at) {
+            let holds = !self.denied.contains(&at);
+            if let Some(test) = self.flag_test(at, holds).filter(|_| !is_test(kind)) {
+                parts.filters.push((at, test));
+            } else if !holds {
                 let test = self.without(at)?;
                 parts.filters.extend(test.map(|test| (at, test)));
             } else if self.is_group(at) {
@@ -256,6 +255,16 @@ impl Reading<'_> {
             parts.filters.push((at, Test::Filled { column: self.field_column(field) }));
         }
         Ok(())
+    }
+
+    /// Builds the test that the field in a mention says yes (if `holds`) or no: `branches with a
+    /// café`, where `has_cafe` is Y or N. `None` if the values of the field are others, or group the
+    /// rows.
+    fn flag_test(&mut self, at: usize, holds: bool) -> Option<Test> {
+        let field = self.field(self.fields_at(at)?, false)?;
+        let keys = self.schema.truths(self.rows, field).filter(|_| !self.is_parting(at))?;
+        let key = keys[usize::from(!holds)].to_owned();
+        Some(Test::Value { column: self.field_column(field), key })
     }
 
     /// Builds the test for a negated mention: rows without a value of the field, or without a link
@@ -618,7 +627,7 @@ impl Reading<'_> {
                 }
             },
             None => return self.no_number(),
-            Some(&(at, column)) => Measure::Of(self.aggregating(at, parts)?, column),
+            Some(&(at, column)) => Measure::Of(self.aggregating(at, column, parts)?, column),
         };
         if let Measure::Of(Function::Sum, column) = measure
             && self.columns[column].steps().len() > 1
@@ -641,12 +650,25 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the aggregate function of the numbers in mention `at`, mentioned or implied.
-    fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
+    /// Returns the aggregate function of the numbers in mention `at` and `column`, mentioned or
+    /// implied.
+    fn aggregating(
+        &mut self,
+        at: usize,
+        column: usize,
+        parts: &Parts,
+    ) -> Result<Function, AskError> {
         if let Some(function) = self.function() {
             return Ok(function);
         }
-        if let Some((high, _)) = self.extreme() {
+        if let Some((high, names)) = self.extreme() {
+            // `the most recent` is not the highest number of hours.
+            let is_called = |field: FieldId| self.schema.is_called(self.schema.field(field), names);
+            if let (false, ColumnSpec::Field(field)) = (names.is_empty(), &self.columns[column])
+                && !is_called(*field)
+            {
+                return Err(AskError::NoTable);
+            }
             let is_asked = |at: usize| self.cue_beside(at, -1) == Some(Cue::Which);
             if parts.groups.iter().any(|(at, _)| is_asked(*at)) {
                 return missing(
@@ -695,6 +717,12 @@ impl Reading<'_> {
         }
         if parts.subjects.len() < 2 {
             return missing("a comparison needs two or more subjects");
+        }
+        // `than B and C put together` is a sum of two subjects.
+        let sums =
+            |(at, cue)| cue == Cue::Of(Function::Sum) && self.said_at(at).ends_with("together");
+        if parts.subjects.len() > 2 && self.cues(false).any(sums) {
+            return missing("sums of several subjects are not compared; ask for each");
         }
         // `the number of papers by A or B` counts either, and compares nothing.
         if asked.is_none() && self.has(Cue::NumberOf) {
@@ -780,6 +808,11 @@ impl Reading<'_> {
             _ => self.no_number(),
         }
     }
+}
+
+/// Whether a question of this kind asks for a statistical test.
+fn is_test(kind: Kind) -> bool {
+    matches!(kind, Kind::Distribution | Kind::Correlation | Kind::Variance | Kind::Descriptive)
 }
 
 /// Builds the test that compares a count with 0.

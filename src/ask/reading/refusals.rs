@@ -1,12 +1,13 @@
 //! Refuses questions that a plan would answer with another result than the one requested, and plans
 //! that ignore a part of their question.
 
+use agent_ground::words::fold;
 use agent_kb::{FieldId, table::ColumnKind};
 
 use crate::{
     AskError,
     lexicon::{Cue, RATING},
-    mentions::What,
+    mentions::{Thing, What},
     missing,
     plan::{Change, Operation},
     reading::{Reading, operation::Parts},
@@ -44,6 +45,23 @@ impl Reading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a negated name that is also the name of a field of the rows: `customers without email`,
+    /// where `email` is a field and a way of contact.
+    pub(super) fn refuse_field_or_name(&self, at: usize, thing: &Thing) -> Result<(), AskError> {
+        let name = fold(&thing.text);
+        let mut samples = self.schema.samples(self.rows).iter();
+        // `email` is also `e_mail`.
+        let is_field = samples.any(|own| self.schema.field(own.field).joined == name);
+        match self.denied.contains(&at) && is_field {
+            true => missing(format!(
+                "cannot tell whether {:?} is the field of a {} or a name; name the type of the name",
+                thing.text,
+                self.kb.type_name(self.rows)
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a question for the mean of single values: `which incident is the dearest on average`.

@@ -219,6 +219,27 @@ fn a_difference_of_two_is_a_number() {
 }
 
 #[test]
+fn a_field_of_yes_and_no_is_a_condition() {
+    let shop = |name: &str, flag: &str, opened: &str| json!({"type": "shop", "name": name, "details": {"has_cafe": flag, "opened_on": opened, "seats": 9}});
+    let shops = [
+        shop("North", "Y", "2001-02-03"),
+        shop("South", "N", "2011-02-03"),
+        shop("East", "Y", "2021-02-03"),
+    ];
+    let with_id = |(id, mut shop): (usize, serde_json::Value)| {
+        shop["id"] = json!(id);
+        shop.to_string()
+    };
+    let lines: Vec<String> = shops.into_iter().enumerate().map(with_id).collect();
+    let base = base_of(&(lines.join("\n") + "\n"), "", "shop");
+    let told = |question: &str| Analyst::new(base.clone()).ask(question).unwrap().told;
+    assert!(told("Which shops have a café?").starts_with("East, North (2"));
+    assert!(told("How many shops have no café?").starts_with("1 "));
+    assert!(told("What share of shops has a café?").starts_with("66.6667 %"));
+    assert!(told("Number of shops by café").starts_with("2 groups"));
+}
+
+#[test]
 fn a_heading_asks_for_a_list() {
     for (question, answer) in [
         ("tickets about C", "Broken seam 0, Broken seam 3, Broken seam 6, Broken seam 9 (4"),

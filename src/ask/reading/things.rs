@@ -74,6 +74,7 @@ impl Reading<'_> {
             && things.iter().all(|(at, one)| !is_bound(*at) && self.has_node_of(one, self.rows));
         let mut roles = Vec::new();
         for (at, mut thing) in things {
+            self.refuse_field_or_name(at, &thing)?;
             // The base's spelling has signs that the question may omit.
             if let [node] = thing.nodes.as_slice() {
                 thing.text = self.kb.name(*node).to_owned();
