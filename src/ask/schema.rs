@@ -279,12 +279,10 @@ impl Schema {
     /// Returns the values for yes and no of a field of a type, normalised; `None` if the field has
     /// other values, or none.
     pub(crate) fn truths(&self, kind: TypeId, field: FieldId) -> Option<[&'static str; 2]> {
-        let values = &self.sample(kind, field)?.values;
-        let of = |value: &String| {
-            TRUTHS.into_iter().find(|pair| pair.contains(&category(value).as_str()))
-        };
-        let pair = of(values.first()?)?;
-        values.iter().all(|value| of(value) == Some(pair)).then_some(pair)
+        let values: Vec<String> =
+            self.sample(kind, field)?.values.iter().map(|value| category(value)).collect();
+        let has = |pair: &[&str; 2]| values.iter().all(|value| pair.contains(&value.as_str()));
+        TRUTHS.into_iter().find(|pair| !values.is_empty() && has(pair))
     }
 
     /// Returns the shortest metapaths from one type to another; all have the same number of steps,

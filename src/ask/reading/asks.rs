@@ -38,9 +38,9 @@ pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Op
     }
     let mut said = mentions.all.iter().filter(|own| !describes(own)).map(|own| &own.what);
     let first = said.next()?;
-    let asks = *first == What::Cue(Cue::Which);
-    // A list may be asked for by its heading: `authors with 100 papers`, `Swedish makers`.
-    let said = (!asks).then_some(first).into_iter().chain(said);
+    // Without `which`, a list may be asked for by its heading: `Swedish makers`.
+    let heading = (*first != What::Cue(Cue::Which)).then_some(first);
+    let said = heading.into_iter().chain(said);
     let mut found = None;
     for what in said {
         match what {
