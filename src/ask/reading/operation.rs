@@ -551,25 +551,29 @@ impl Reading<'_> {
             columns.extend(parts.groups.extract_if(.., |(at, _)| !is_way(*at)));
         }
         for (at, column) in columns {
-            if let ColumnSpec::Field(field) = self.columns[column] {
-                self.check_zero(field)?;
-            }
-            let test = self.has_some(column);
+            let test = self.has_some(column)?;
             parts.filters.push((at, test));
         }
         Ok(())
     }
 
     /// Builds the test for rows with a value in a column, or with at least one link.
-    pub(super) fn has_some(&mut self, column: usize) -> Test {
-        match &self.columns[column] {
+    ///
+    /// # Errors
+    /// If 0 may stand for a missing value of the column.
+    pub(super) fn has_some(&mut self, column: usize) -> Result<Test, AskError> {
+        Ok(match &self.columns[column] {
+            ColumnSpec::Field(field) => {
+                self.check_zero(*field)?;
+                Test::Filled { column }
+            }
             ColumnSpec::Count(_) => count_is(Bound::Above, column),
             ColumnSpec::Names(steps) => {
                 let count = ColumnSpec::Count(steps.clone());
                 count_is(Bound::Above, self.column(count))
             }
             _ => Test::Filled { column },
-        }
+        })
     }
 
     /// Whether the type in a mention is on the metapath from a named node to the rows.

@@ -41,7 +41,8 @@ impl Reading<'_> {
             ));
         }
         for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
-            parts.filters.push((at, self.has_some(column)));
+            let test = self.has_some(column)?;
+            parts.filters.push((at, test));
         }
         let mentions = self.mentions;
         let begin = |at: usize| mentions.range(at).start;
