@@ -279,10 +279,10 @@ impl Schema {
     /// Returns the values for yes and no of a field of a type, normalised; `None` if the field has
     /// other values, or none.
     pub(crate) fn truths(&self, kind: TypeId, field: FieldId) -> Option<[&'static str; 2]> {
-        let values: Vec<String> =
-            self.sample(kind, field)?.values.iter().map(|value| category(value)).collect();
-        let has = |pair: &[&str; 2]| values.iter().all(|value| pair.contains(&value.as_str()));
-        TRUTHS.into_iter().find(|pair| !values.is_empty() && has(pair))
+        let values = &self.sample(kind, field)?.values;
+        let has =
+            |pair: &[&str; 2]| values.iter().all(|value| pair.contains(&category(value).as_str()));
+        TRUTHS.into_iter().find(|pair| (1..=pair.len()).contains(&values.len()) && has(pair))
     }
 
     /// Returns the shortest metapaths from one type to another; all have the same number of steps,

@@ -121,16 +121,19 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
         return print_rows(result, ctx);
     }
     // A result of nodes is shown by the order of the table's rows.
-    if result.rows.len() > 1 && !is_of_nodes(result) {
+    if result.rows.len() > 1 && !is_of_nodes(answered) {
         print_rows(result, ctx)?;
         ctx.printer.data("\n")?;
     }
     print_table(answered, kb, ctx)
 }
 
-/// Whether the rows of a result are nodes.
-fn is_of_nodes(result: &Rows) -> bool {
-    result.columns.first().is_some_and(|name| name == "key")
+/// Whether the rows of the result are nodes: the answer is a list or the first of the rows, without
+/// an assumption, which adds a column.
+fn is_of_nodes(answered: &Answered) -> bool {
+    let operation = &answered.plan["operation"];
+    let is_list = operation == "list" || operation.get("first").is_some();
+    is_list && answered.result.columns.first().is_some_and(|name| name == "key")
 }
 
 fn print_rows(result: &Rows, ctx: &Context) -> Result<Exit> {
@@ -151,9 +154,9 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
     let mut rows = table(headings, &[0]);
     let counted = answered.counted.as_ref().map_or(asked.rows.len(), Vec::len);
-    let shown = if is_of_nodes(&answered.result) { SHOWN_ROWS } else { SHOWN_EXAMPLES };
+    let shown = if is_of_nodes(answered) { SHOWN_ROWS } else { SHOWN_EXAMPLES };
     let mut order = answered.row_order();
-    if is_of_nodes(&answered.result) {
+    if is_of_nodes(answered) {
         let keys = answered.result.rows.iter().filter_map(|row| row.first()).map(shown_value);
         let place: HashMap<String, usize> = keys.zip(0..).collect();
         let key = |at: &usize| asked.rows.get(*at).map(|&node| kb.key(node).into_owned());
