@@ -61,6 +61,21 @@ const MAX_INVALID_ROWS: u64 = 3;
 /// German, Spanish, French, Italian and Portuguese.
 const NAME_NAMES: &str = "name title label display_name full_name caption subject headline heading \
                           titel betreff bezeichnung nombre asunto nom titre nome titulo";
+/// Names of columns that hold first names, each with names of columns that then hold last names,
+/// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
+const PERSON_NAMES: [(&str, &str); 6] = [
+    (
+        "first_name firstname given_name forename fname",
+        "last_name lastname surname family_name lname",
+    ),
+    ("vorname", "nachname familienname name"),
+    ("prenom prénom", "nom_de_famille nom"),
+    ("nombre nombres", "apellido apellidos"),
+    ("nome", "cognome sobrenome apelido"),
+    ("name", "surname"),
+];
+/// Names of columns that hold the whole name of a person.
+const FULL_NAMES: &str = "full_name display_name name";
 /// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Minimum share of a column's values that must be ids of a table for the column to link to the
@@ -352,17 +367,32 @@ impl TableFacts {
         Some(&self.column(self.id.as_ref()?)?.values)
     }
 
-    fn name_column(&self, taken: &[&str]) -> Option<String> {
-        if let Some(name) = self.hint.as_ref().and_then(|hint| hint.name.clone()) {
-            return Some(name);
+    /// Returns the columns with the names of the nodes: the given columns, otherwise the columns
+    /// of first and last name, or the column with the best known name or ending.
+    fn name_columns(&self, taken: &[&str]) -> Vec<String> {
+        if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
+            let several = given.split('+').map(|column| column.trim().to_owned()).collect();
+            return if self.column(given).is_some() { vec![given.clone()] } else { several };
         }
-        let free =
-            || self.columns.iter().map(|(name, _)| name).filter(|n| !taken.contains(&n.as_str()));
-        let mut names = NAME_NAMES.split(' ');
-        let exact = names.find_map(|known| free().find(|name| snake(name) == known));
+        let free = self.columns.iter().map(|(name, _)| name);
+        let free = free.filter(|name| !taken.contains(&name.as_str()));
+        let free: Vec<(String, &String)> = free.map(|name| (snake(name), name)).collect();
+        let own = format!("{}_", self.node_type);
+        let one_of = |words: &str| {
+            let is_known = |name: &str| has_word(words, name.strip_prefix(&own).unwrap_or(name));
+            free.iter().find(|(name, _)| is_known(name)).map(|(_, column)| *column)
+        };
+        let mut persons = PERSON_NAMES.iter();
+        let person = persons.find_map(|(first, last)| Some([one_of(first)?, one_of(last)?]));
+        if let Some(person) = person {
+            let full = one_of(FULL_NAMES).filter(|full| !person.contains(full));
+            return full.map_or(person.to_vec(), |full| vec![full]).into_iter().cloned().collect();
+        }
+        let mut known = NAME_NAMES.split(' ');
+        let exact = known.find_map(|known| free.iter().find(|(name, _)| name == known));
         let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
-        let ends = || endings.find_map(|end| free().find(|name| snake(name).ends_with(&end)));
-        exact.or_else(ends).cloned()
+        let ends = || endings.find_map(|end| free.iter().find(|(name, _)| name.ends_with(&end)));
+        exact.or_else(ends).map(|(_, column)| (*column).clone()).into_iter().collect()
     }
 }
 
@@ -659,8 +689,8 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
     let relations: Vec<Link> = relations.chain(given.cloned()).collect();
     let mut taken: Vec<&str> = relations.iter().map(|link| link.column.as_str()).collect();
     taken.extend(current.id.as_deref());
-    let name = current.name_column(&taken);
-    taken.extend(name.as_deref());
+    let name = current.name_columns(&taken);
+    taken.extend(name.iter().map(String::as_str));
     let fields = current.columns.iter().map(|(name, _)| name.clone());
     let fields = fields.filter(|name| !taken.contains(&name.as_str())).collect();
     let lists = current.columns.iter().filter_map(|(name, column)| {

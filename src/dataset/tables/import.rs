@@ -384,7 +384,8 @@ impl Import<'_> {
             let hint = "ids are unique within a type; keep one of the rows";
             return Err(Fault::new(ProblemKind::DuplicateId, message, hint).into());
         }
-        let name = spec.name.as_ref().and_then(|column| row.text(column));
+        let names: Vec<String> = spec.name.iter().filter_map(|column| row.text(column)).collect();
+        let name = (!names.is_empty()).then(|| names.join(" "));
         let details = details(spec, row, linking);
         let content = Content {
             node_type: &spec.node_type,
@@ -514,7 +515,7 @@ fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
 fn details(spec: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
     let is_free = |column: &str| {
         spec.id.as_deref() != Some(column)
-            && spec.name.as_deref() != Some(column)
+            && !spec.name.iter().any(|name| name == column)
             && !linking.contains(column)
     };
     let cell = |column: &String| {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::{DatasetError, Result, encoding::Encoding, error::line_at, tables::Reading};
@@ -48,8 +48,10 @@ pub struct NodesTable {
     pub node_type: String,
     /// Name of the column with the ids; `None` makes ids of type and row number, such as `paper-3`.
     pub id: Option<String>,
-    /// Name of the column with the names of the nodes; `None` uses the id as name.
-    pub name: Option<String>,
+    /// Names of the columns with the names of the nodes; the texts of several columns, such as
+    /// first and last name, are joined by spaces. If empty, the id is the name.
+    #[serde(default, deserialize_with = "one_or_several")]
+    pub name: Vec<String>,
     /// Names of the columns that become fields; `None` uses all columns except the columns of the
     /// id, the name and the relations.
     pub fields: Option<Vec<String>>,
@@ -193,6 +195,20 @@ impl Mapping {
     }
 }
 
+/// Reads a text, or a list of texts.
+fn one_or_several<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a column or a list of columns")]
+    enum Columns {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Columns::deserialize(input)? {
+        Columns::One(column) => vec![column],
+        Columns::Several(columns) => columns,
+    })
+}
+
 /// Quotes a text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
@@ -233,7 +249,12 @@ impl NodesTable {
         write_head(text, "nodes", &self.file, self.table.as_ref());
         write_text(text, "type", Some(&self.node_type));
         write_text(text, "id", self.id.as_ref());
-        write_text(text, "name", self.name.as_ref());
+        match self.name.as_slice() {
+            [] | [_] => write_text(text, "name", self.name.first()),
+            several => {
+                let _ = writeln!(text, "name = {}", list(several));
+            }
+        }
         if let Some(fields) = &self.fields {
             let _ = writeln!(text, "fields = {}", list(fields));
         }
@@ -259,7 +280,9 @@ impl NodesTable {
             Some(id) => format!("id {id}"),
             None => "ids by row".to_owned(),
         }];
-        parts.extend(self.name.as_ref().map(|name| format!("name {name}")));
+        if !self.name.is_empty() {
+            parts.push(format!("name {}", self.name.join(" + ")));
+        }
         match self.fields.as_deref() {
             Some([]) => {}
             Some(fields) => parts.push(format!("fields {}", fields.join(" "))),
@@ -311,7 +334,8 @@ pub struct TableHint {
     pub node_type: String,
     /// Name of the column with the ids.
     pub id: Option<String>,
-    /// Name of the column with the names of the nodes.
+    /// Name of the column with the names of the nodes, or names of several columns separated by
+    /// `+`.
     pub name: Option<String>,
     /// Columns that hold ids of other nodes.
     pub relations: Vec<Link>,
@@ -321,7 +345,8 @@ impl std::str::FromStr for TableHint {
     type Err = String;
 
     /// Parses `FILE:TYPE` or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`;
-    /// the parts after the type are optional and may come in any order.
+    /// the parts after the type are optional and may come in any order. `name=COLUMN+COLUMN` joins
+    /// the texts of two columns.
     fn from_str(text: &str) -> Result<TableHint, String> {
         let form = "write FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE";
         let mut parts = text.splitn(3, ':');

@@ -194,16 +194,42 @@ fn columns_that_name_rows_are_known_in_several_languages() {
 }
 
 #[test]
+fn first_and_last_names_are_joined() {
+    for (columns, names) in [
+        ("id,first_name,last_name,title", ["Ada King", "Bo"]),
+        ("CustomerId,LastName,FirstName,Company", ["King Ada", "Bo"]),
+        ("id,Vorname,Name,Titel", ["Ada King", "Bo"]),
+        ("id,nombre,apellidos,ciudad", ["Ada King", "Bo"]),
+        ("id,name,surname,title", ["Ada King", "Bo"]),
+        ("id,customer_first_name,customer_last_name,title", ["Ada King", "Bo"]),
+        ("id,first_name,last_name,name", ["Countess", "Lord"]),
+    ] {
+        let (dir, home) = home();
+        let text = format!("{columns}\n1,Ada,King,Countess\n2,Bo,,Lord\n");
+        write(dir.path(), &[("customers.csv", &text)]);
+        let guessed = guess_of(dir.path()).unwrap().mapping;
+        let file = dir.path().join("mapping.toml");
+        fs::write(&file, guessed.to_toml()).unwrap();
+        let mapping = Mapping::read(&file).unwrap();
+        assert_eq!(mapping.nodes[0].name, guessed.nodes[0].name);
+        let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
+        let kb = Kb::open(&report.base.kb_dir()).unwrap();
+        assert_eq!([kb.name(0), kb.name(1)], names, "{columns}");
+    }
+}
+
+#[test]
 fn options_say_what_would_be_guessed_otherwise() {
     let (dir, home) = home();
     csv_tables(dir.path());
     let hints: Vec<TableHint> =
-        ["products.csv:item:name=description,brand_id=made_by->maker", "brands.csv:maker"]
+        ["products.csv:item:name=title+price,brand_id=made_by->maker", "brands.csv:maker"]
             .map(|text| text.parse().unwrap())
             .into();
     let mut mapping = guess(dir.path(), &GuessOptions { hints: &hints, ..GuessOptions::default() })
         .unwrap()
         .mapping;
+    assert_eq!(mapping.nodes[0].name, ["title", "price"]);
     let edges: EdgesTable = "bought.csv:taken:sku->item,brand_id->maker".parse().unwrap();
     mapping.edges.push(edges);
     mapping.candidate_types.push("item".to_owned());
