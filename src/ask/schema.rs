@@ -15,19 +15,12 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId, distinct,
-    table::{Sample, sample, value::category},
+    table::{
+        Sample, sample,
+        value::{TRUTHS, category, quantity},
+    },
 };
 
-/// Values of fields that say yes or no, normalised.
-const TRUTHS: [[&str; 2]; 7] = [
-    ["yes", "no"],
-    ["y", "n"],
-    ["true", "false"],
-    ["t", "f"],
-    ["ja", "nein"],
-    ["oui", "non"],
-    ["si", "no"],
-];
 /// Maximum number of steps in a metapath between two types.
 const MAX_STEPS: usize = 3;
 /// Maximum number of unfinished metapaths that are kept after each step of the search.
@@ -261,7 +254,12 @@ impl Schema {
             let mut values = ByFirstWord::new();
             for kind in types_of(&self.base.kb) {
                 for sample in self.samples(kind) {
-                    if sample.kind.is_number() || sample.values.len() > MAX_VALUES {
+                    // A number in a question is not the value of a field of 1 and 0.
+                    let is_number = |text: &String| quantity(text).is_some();
+                    if sample.kind.is_number()
+                        || sample.values.len() > MAX_VALUES
+                        || sample.values.iter().all(is_number)
+                    {
                         continue;
                     }
                     for value in &sample.values {

@@ -221,7 +221,7 @@ fn a_difference_of_two_is_a_number() {
 #[test]
 fn a_field_of_yes_and_no_is_a_condition() {
     let shop = |name: &str, flag: &str| {
-        let details = json!({"has_cafe": flag, "discount": 0});
+        let details = json!({"has_cafe": flag, "open": i32::from(flag == "Y"), "discount": 0});
         json!({"type": "shop", "name": name, "details": details})
     };
     let shops = [shop("North", "Y"), shop("South", "N"), shop("East", "Y")];
@@ -236,6 +236,9 @@ fn a_field_of_yes_and_no_is_a_condition() {
     assert!(told("How many shops have no café?").starts_with("1 "));
     assert!(told("What share of shops has a café?").starts_with("66.6667 %"));
     assert!(told("Number of shops by café").starts_with("2 groups"));
+    assert!(told("How many shops are open?").starts_with("2 "));
+    assert!(told("Which shops are not open?").starts_with("South (1"));
+    assert!(told("What is the share of open shops?").starts_with("66.6667 %"));
     refused(base, "What share of shops has a discount?", "is 0 or unknown");
 }
 

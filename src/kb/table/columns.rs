@@ -143,7 +143,8 @@ const YEAR_NAMES: [&str; 9] =
     ["born", "died", "birth", "death", "built", "founded", "established", "published", "released"];
 
 /// Returns the kind of values of a field, judged by its name and some texts, and the unit of most
-/// of its numbers.
+/// of its numbers. Numbers of which some are 1 and all others 0 say yes and no, so they are
+/// categories.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
     let enough = |n: usize| !filled.is_empty() && n as f64 >= FITS * filled.len() as f64;
@@ -154,8 +155,15 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
             *units.entry(number.unit.as_deref()).or_default() += 1;
         }
         let most = units.iter().max_by_key(|(_, n)| **n);
+        let is_flag = || {
+            let has = |flag: &str| filled.iter().any(|text| *text == flag);
+            [["0", "1"], ["0.0", "1.0"]].iter().any(|[no, yes]| {
+                has(no) && has(yes) && filled.iter().all(|text| text == no || text == yes)
+            })
+        };
         if let Some((&unit, &n)) = most
             && enough(n)
+            && !is_flag()
         {
             let is_year = |number: f64| number.fract() == 0.0 && YEARS.contains(&(number as i64));
             let lower = name.to_lowercase();

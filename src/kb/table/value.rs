@@ -37,6 +37,19 @@ const ALIASES: [(&str, &str); 9] = [
     ("u k", "united kingdom"),
     ("great britain", "united kingdom"),
 ];
+/// Pairs of values that say yes and no, in the form of [`category`].
+pub const TRUTHS: [[&str; 2]; 10] = [
+    ["yes", "no"],
+    ["y", "n"],
+    ["true", "false"],
+    ["t", "f"],
+    ["1", "0"],
+    ["1 0", "0 0"],
+    ["ja", "nein"],
+    ["wahr", "falsch"],
+    ["oui", "non"],
+    ["si", "no"],
+];
 /// Number of days of each month in a leap year, January first.
 const DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 /// Whole numbers that are recognised as years.

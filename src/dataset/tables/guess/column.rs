@@ -16,7 +16,7 @@ use crate::tables::{
     rows::{Row, items},
 };
 use agent_ground::words::snake;
-use agent_kb::table::value::quantity;
+use agent_kb::table::value::{TRUTHS, category, quantity};
 
 /// Possible separators of list items within a cell.
 const SEPARATORS: [&str; 3] = [";", "|", ","];
@@ -31,11 +31,6 @@ const ROWS_PER_VALUE: u64 = 20;
 const MAX_VALUES: usize = 500;
 /// Maximum length in bytes of a column's values, for the values to become nodes.
 const MAX_VALUE_BYTES: usize = 60;
-/// Words for true and false, in several languages; such words do not become nodes.
-const TRUTHS: [&str; 16] = [
-    "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
-    "wahr", "falsch",
-];
 /// Minimum share of a column's cells that contain a separator, for the column to hold lists.
 const MIN_SPLIT_SHARE: f64 = 0.2;
 /// Maximum mean length of the items in bytes, for a column to hold lists.
@@ -120,7 +115,7 @@ impl Column {
         if text.starts_with('[') && text.ends_with(']') {
             self.observe_list(value);
         }
-        self.has_untruth |= !TRUTHS.contains(&text.to_lowercase().as_str());
+        self.has_untruth |= !TRUTHS.as_flattened().contains(&category(&text).as_str());
         if let Some(is_sure) = grouped_number(&text) {
             self.grouped += 1;
             self.is_grouped |= is_sure;
