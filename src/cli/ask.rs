@@ -38,8 +38,8 @@ const SHOWN_CELL: usize = 60;
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write all rows of the table to this CSV file, one line per row, each with the id and name of
-    /// its node
+    /// Write the rows of the answer to this CSV file: its groups, or the id, name and fields of each
+    /// node that it lists or counts
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
@@ -60,8 +60,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     match &reply {
         Reply::Table { answered, base, .. } => {
             if let Some(path) = &args.csv {
-                output::write(path, |out| write_csv(out, answered, &base.kb))?;
-                let rows = counted(answered.table.rows.len() as u64, "row");
+                let mut n = 0;
+                output::write(path, |out| {
+                    n = write_csv(out, answered, &base.kb)?;
+                    Ok(())
+                })?;
+                let rows = counted(n as u64, "row");
                 ctx.watch.notice(&format!("wrote {rows} to {}", path.display()));
             }
             match args.json {
@@ -153,26 +157,35 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
     let mut rows = table(headings, &[0]);
-    let counted = answered.counted.as_ref().map_or(asked.rows.len(), Vec::len);
     let shown = if is_of_nodes(answered) { SHOWN_ROWS } else { SHOWN_EXAMPLES };
-    let mut order = answered.row_order();
-    if is_of_nodes(answered) {
-        let keys = answered.result.rows.iter().filter_map(|row| row.first()).map(shown_value);
-        let place: HashMap<String, usize> = keys.zip(0..).collect();
-        let key = |at: &usize| asked.rows.get(*at).map(|&node| kb.key(node).into_owned());
-        order.sort_by_cached_key(|at| {
-            key(at).and_then(|key| place.get(&key).copied()).unwrap_or(usize::MAX)
-        });
-    }
-    for at in order.into_iter().take(counted.min(shown)) {
+    let order = rows_of(answered, kb);
+    let n = order.len();
+    for at in order.into_iter().take(shown) {
         let Some(&node) = asked.rows.get(at) else { continue };
         let mut row = vec![plain(id_of(kb, node), SHOWN_CELL), plain(kb.name(node), SHOWN_CELL)];
         row.extend(cells(asked, at).map(|cell| plain(cell, SHOWN_CELL)));
         rows.add_row(row);
     }
     ctx.printer.table(&rows)?;
-    told_rest(counted, shown, ctx);
+    told_rest(n, shown, ctx);
     Ok(Exit::Done)
+}
+
+/// Returns the indexes of the rows of the table that the answer lists, in the order of the answer,
+/// or of the rows that it is computed from.
+fn rows_of(answered: &Answered, kb: &Kb) -> Vec<usize> {
+    let rows = &answered.table.rows;
+    let n = answered.counted.as_ref().map_or(rows.len(), Vec::len);
+    let mut order = answered.row_order();
+    order.truncate(n);
+    if is_of_nodes(answered) {
+        let keys = answered.result.rows.iter().filter_map(|row| row.first()).map(shown_value);
+        let places: HashMap<String, usize> = keys.zip(0..).collect();
+        let place = |at: &usize| places.get(&*kb.key(*rows.get(*at)?)).copied();
+        order.retain(|at| place(at).is_some());
+        order.sort_by_cached_key(place);
+    }
+    order
 }
 
 fn told_rest(n: usize, shown: usize, ctx: &Context) {
@@ -196,16 +209,29 @@ fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn write_csv(out: &mut dyn Write, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
+/// Writes the rows of an answer; returns their number.
+fn write_csv(out: &mut dyn Write, answered: &Answered, kb: &Kb) -> anyhow::Result<usize> {
     let mut out = csv::Writer::from_writer(out);
-    let Table { rows, columns } = &answered.table;
+    let Answered { table: Table { rows, columns }, result, .. } = answered;
+    if let Outcome::Table = answered.outcome {
+        out.write_record(&result.columns)?;
+        for row in &result.rows {
+            out.write_record(row.iter().map(shown_value))?;
+        }
+        out.flush()?;
+        return Ok(result.rows.len());
+    }
     let mut headings = vec!["id", "name"];
     headings.extend(columns.iter().map(|column| column.name.as_str()));
     out.write_record(headings)?;
-    for (at, &node) in rows.iter().enumerate() {
+    let order = rows_of(answered, kb);
+    let n = order.len();
+    for at in order {
+        let Some(&node) = rows.get(at) else { continue };
         let mut row = vec![id_of(kb, node).into_owned(), kb.name(node).to_owned()];
         row.extend(cells(&answered.table, at));
         out.write_record(row)?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    Ok(n)
 }

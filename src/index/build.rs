@@ -122,7 +122,7 @@ pub struct PrecomputedVectors<'a> {
 }
 
 /// Returns the names of the neighbours that are indexed with a node: at most
-/// [`MAX_NAMED_NEIGHBORS`].
+/// [`MAX_NAMED_NEIGHBORS`]. Names such as `review-3`, of type and row number, are left out.
 pub(super) fn names_of_neighbors(
     kb: &Kb,
     node: NodeId,
@@ -130,7 +130,15 @@ pub(super) fn names_of_neighbors(
     direction: Direction,
 ) -> Vec<&str> {
     let neighbors = kb.neighbors(node, relation, direction);
-    neighbors.iter().take(MAX_NAMED_NEIGHBORS).map(|&neighbor| kb.name(neighbor)).collect()
+    let names = neighbors.iter().filter(|&&neighbor| !is_numbered(kb, neighbor));
+    names.take(MAX_NAMED_NEIGHBORS).map(|&neighbor| kb.name(neighbor)).collect()
+}
+
+/// Whether the name of a node consists of its type and a number.
+fn is_numbered(kb: &Kb, node: NodeId) -> bool {
+    let rest = kb.name(node).strip_prefix(kb.type_name(kb.node_type(node)));
+    let number = rest.and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 /// Progress callback and stop flag of a build, shared by its threads.

@@ -338,6 +338,11 @@ fn questions_made_of_a_sample_are_answered() {
     let told = world.run(["ask", "shop", "How many products are there?", "--csv", &path]).done();
     assert!(told.contains("SELECT count(*)"), "{told}");
     assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), counted + 1);
+    let cheap = "Which products cost less than 20?";
+    let answer = &world.run(["ask", "shop", cheap, "--json"]).json_lines()[0];
+    let names = answer["answer"]["names"]["names"].as_array().unwrap().len();
+    world.run(["ask", "shop", cheap, "--csv", &path]).done();
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), names + 1);
     world.run(["ask", "shop", "How many products were sold in Atlantis?"]).fails(1, &["Atlantis"]);
     // They become the questions of a base that has none of its own.
     let refused = world.run(["data", "synthesize", "shop", "--kind", "table"]);

@@ -59,7 +59,7 @@ const ROWS_PER_INVALID: u64 = 5;
 const MAX_INVALID_ROWS: u64 = 3;
 /// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
 /// German, Spanish, French, Italian and Portuguese.
-const NAME_NAMES: &str = "name title label display_name full_name caption subject headline heading \
+const NAME_NAMES: &str = "name full_name display_name title label caption subject headline heading \
                           titel betreff bezeichnung nombre asunto nom titre nome titulo";
 /// Names of columns that hold first names, each with names of columns that then hold last names,
 /// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
@@ -84,6 +84,10 @@ const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", 
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 /// Minimum number of distinct values of a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
+/// Minimum number of distinct values of a column of numbers that links without a matching name.
+const MIN_NUMBERS: usize = 5;
+/// The least of the ids to which such a column links is more than this multiple of their number.
+const FAR_FROM_ZERO: f64 = 5.0;
 /// Added to the score of a link to the same table.
 const OWN_BONUS: f64 = 0.1;
 /// Added to the score of a link, multiplied by the share of the table's ids that the column uses.
@@ -107,7 +111,10 @@ struct TableFacts {
     table: Table,
     file: String,
     node_type: String,
+    /// Number of different rows that were read.
     rows: u64,
+    /// Whether the table may have more rows.
+    is_sample: bool,
     columns: Vec<(String, Column)>,
     id: Option<String>,
     key: Vec<String>,
@@ -187,6 +194,11 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
     for entry in &facts {
         add_table(&facts, entry, &mut guess);
     }
+    let Mapping { nodes, edges, .. } = &mut guess.mapping;
+    let is_edge = |one: &NodesTable| {
+        edges.iter().any(|edge| (&edge.file, &edge.table) == (&one.file, &one.table))
+    };
+    nodes.sort_by_key(is_edge);
     if !no_values {
         values::add_values(&facts, &mut guess);
     }
@@ -246,9 +258,12 @@ impl TableFacts {
         let names = table.columns()?.into_iter();
         let mut columns: Vec<(String, Column)> =
             names.map(|name| (name, Column::default())).collect();
-        let mut rows = 0;
+        let (mut rows, mut seen) = (0, HashSet::new());
         table.each(problems, &mut |_, row| {
             rows += 1;
+            if !seen.insert(row.digest()) {
+                return Ok(rows < SAMPLE_ROWS);
+            }
             for (name, column) in &mut columns {
                 if let Some(value) = row.cells.get(name) {
                     column.observe(&row, name, value);
@@ -266,7 +281,8 @@ impl TableFacts {
             table,
             file: file.to_owned(),
             node_type,
-            rows,
+            rows: seen.len() as u64,
+            is_sample: rows == SAMPLE_ROWS,
             columns,
             id: None,
             key: declared.key,
@@ -343,7 +359,7 @@ impl TableFacts {
 
     /// Collects the ids of all rows, not only of the sample, because links may refer to any row.
     fn collect_all_ids(&mut self) -> Result<()> {
-        let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
+        let Some(id) = self.id.clone().filter(|_| self.is_sample) else { return Ok(()) };
         let mut values = HashSet::new();
         // The import reports invalid rows.
         self.table.each(&mut Problems::new(true), &mut |_, row| {
@@ -559,13 +575,18 @@ fn likelihood(
     let [named, ending, bare] = MIN_KNOWN_SHARE;
     let refers = without_id(name).is_some();
     let is_text = column.has_texts && n_values >= MIN_DISTINCT;
+    let is_far = || {
+        let least = entry.column(entry.id.as_deref()?)?.least?;
+        Some(share == 1.0 && n_values >= MIN_NUMBERS && least > ids.len() as f64 * FAR_FROM_ZERO)
+    };
+    let is_far = !column.has_texts && !column.is_date && is_far() == Some(true);
     let bonus = match () {
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
         // Any number may be an id by chance, so a column of numbers links only if its name suggests
-        // ids.
+        // ids, or all of them are ids far from zero.
         () if is_id && (name_suggests_ids(name) || !is_lesser) => return None,
-        () if (is_text || refers) && share >= bare => 1.0,
+        () if (is_text || refers || is_far) && share >= bare => 1.0,
         () => return None,
     };
     // Of two tables that have all ids, the table with fewer others is more likely.
@@ -642,53 +663,68 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
     // Edges have no fields, so a row with texts is a node, unless its key has several columns.
     let has_texts = current.key.len() < 2
         && current.columns.iter().any(|(name, column)| !links_by(name) && column.is_text(name));
-    if let ([source, target, more @ ..], true, None) =
+    if let ([source, target, ..], true, None) =
         (single.as_slice(), (current.id.is_none() || id_links) && !has_texts, &current.hint)
     {
-        let relation_column = current.columns.iter().map(|(name, _)| name).find(|name| {
-            RELATION_NAMES.contains(&snake(name).as_str())
-                || (current.columns.len() == 3 && ["type", "kind"].contains(&snake(name).as_str()))
-        });
-        let (from, to) = (source.other.node_type.clone(), target.other.node_type.clone());
-        let table = EdgesTable {
-            file: current.file.clone(),
-            table: current.table.name().map(str::to_owned),
-            relation: match relation_column {
-                Some(_) => None,
-                None => Some(edge_relation(&current.table.stem(), &from, &to)),
-            },
-            relation_column: relation_column.cloned(),
-            source: End { column: source.column.clone(), node_type: from },
-            target: End { column: target.column.clone(), node_type: to },
-            line: 0,
-        };
-        let used = [Some(&source.column), Some(&target.column), relation_column];
-        let left = current.columns.iter().map(|(name, _)| name);
-        let left: Vec<&str> =
-            left.filter(|name| !used.contains(&Some(*name))).map(String::as_str).collect();
-        let (place, notes) = (current.table.label(), &mut guess.notes);
-        if !left.is_empty() {
-            notes.push(format!("{place}: edges have no fields; left out: {}", left.join(", ")));
-        }
-        if !more.is_empty() {
-            let more: Vec<&str> = more.iter().map(|link| link.column.as_str()).collect();
-            notes.push(format!(
-                "{place}: an edge has only two ends; other links: {}",
-                more.join(", ")
-            ));
-        }
+        let table = edges_table(current, [source, target]);
+        let mapped = [Some(&source.column), Some(&target.column), table.relation_column.as_ref()];
+        let others = current.columns.iter().map(|(name, _)| name);
+        let others = others.filter(|name| !mapped.contains(&Some(*name))).cloned();
+        let others = others.collect::<Vec<String>>().join(", ");
         guess.mapping.edges.push(table);
+        let place = current.table.label();
+        if others.is_empty() {
+            return;
+        }
+        if current.is_sample {
+            guess.notes.push(format!(
+                "{place}: an edge has two ends and no fields; left out: {others}; to keep them, add \
+                 the table to the [[nodes]] of a mapping"
+            ));
+            return;
+        }
+        guess.notes.push(format!(
+            "{place}: an edge has two ends and no fields, so each row is a node too: {others}"
+        ));
+        guess.mapping.nodes.push(nodes_table(current, &found, None));
         return;
     }
     guess.notes.extend(missing_id_note(current, &found));
+    guess.mapping.nodes.push(nodes_table(current, &found, current.id.as_ref()));
+}
+
+/// Maps each row of a table to an edge between the nodes to which two columns link.
+fn edges_table(current: &TableFacts, ends: [&LinkColumn; 2]) -> EdgesTable {
+    let [source, target] = ends
+        .map(|link| End { column: link.column.clone(), node_type: link.other.node_type.clone() });
+    let relation_column = current.columns.iter().map(|(name, _)| name).find(|name| {
+        RELATION_NAMES.contains(&snake(name).as_str())
+            || (current.columns.len() == 3 && ["type", "kind"].contains(&snake(name).as_str()))
+    });
+    let relation = || edge_relation(&current.table.stem(), &source.node_type, &target.node_type);
+    EdgesTable {
+        file: current.file.clone(),
+        table: current.table.name().map(str::to_owned),
+        relation: relation_column.is_none().then(relation),
+        relation_column: relation_column.cloned(),
+        source,
+        target,
+        line: 0,
+    }
+}
+
+/// Maps each row of a table to a node with the ids in column `id`; `found` are the columns that
+/// hold ids of other nodes.
+fn nodes_table(current: &TableFacts, found: &[LinkColumn], id: Option<&String>) -> NodesTable {
     let relations = found.iter().map(|link| Link {
         column: link.column.clone(),
         relation: relation_of(&link.column),
         to: link.other.node_type.clone(),
     });
-    let relations: Vec<Link> = relations.chain(given.cloned()).collect();
+    let given = current.hint.iter().flat_map(|hint| &hint.relations).cloned();
+    let relations: Vec<Link> = relations.chain(given).collect();
     let mut taken: Vec<&str> = relations.iter().map(|link| link.column.as_str()).collect();
-    taken.extend(current.id.as_deref());
+    taken.extend(id.map(String::as_str));
     let name = current.name_columns(&taken);
     taken.extend(name.iter().map(String::as_str));
     let fields = current.columns.iter().map(|(name, _)| name.clone());
@@ -696,23 +732,23 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
     let lists = current.columns.iter().filter_map(|(name, column)| {
         let separator = match found.iter().find(|link| link.column == *name) {
             Some(link) => link.separator,
-            None if current.id.as_ref() == Some(name) => None,
+            None if id == Some(name) => None,
             None => column.separator(),
         };
         Some((name.clone(), separator?.to_owned()))
     });
-    guess.mapping.nodes.push(NodesTable {
+    NodesTable {
         file: current.file.clone(),
         table: current.table.name().map(str::to_owned),
         node_type: current.node_type.clone(),
-        id: current.id.clone(),
+        id: id.cloned(),
         fields: Some(fields),
         lists: lists.collect::<BTreeMap<String, String>>(),
         relations,
         values: BTreeMap::new(),
         name,
         line: 0,
-    });
+    }
 }
 
 /// Returns the relation name of a table of edges: `has_category` for `product_categories` between

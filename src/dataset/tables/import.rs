@@ -2,8 +2,7 @@
 //! their links; a table of edges is read once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
-    hash::{Hash as _, Hasher as _},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::{Component, Path, PathBuf},
     rc::Rc,
     sync::atomic::AtomicBool,
@@ -58,7 +57,6 @@ pub fn import_tables(
     if !mapping.candidate_types.is_empty() {
         meta.candidate_types.clone_from(&mapping.candidate_types);
     }
-    let has_values = mapping.nodes.iter().any(|table| !table.values.is_empty());
     let mut install = Install::begin(home, name, source, options)?;
     install.graph.templates = templates;
     let Install { graph, problems, repeated_rows, .. } = &mut install;
@@ -66,7 +64,8 @@ pub fn import_tables(
         graph,
         ids: Ids::default(),
         values: HashMap::new(),
-        row_types: BTreeSet::new(),
+        answer_types: BTreeSet::new(),
+        edges: &mapping.edges,
         files: BTreeMap::new(),
         rejected: HashSet::new(),
         incomplete_types: BTreeSet::new(),
@@ -83,8 +82,9 @@ pub fn import_tables(
         std::mem::take(problems).finish()?;
         return Err(DatasetError::no_nodes(source));
     }
-    if has_values && meta.candidate_types.is_empty() {
-        meta.candidate_types = import.row_types.iter().cloned().collect();
+    let are_all = |spec: &NodesTable| spec.values.is_empty() && !import.is_linking(spec);
+    if meta.candidate_types.is_empty() && !mapping.nodes.iter().all(are_all) {
+        meta.candidate_types = import.answer_types.iter().cloned().collect();
     }
     let links = |spec: &NodesTable| !spec.relations.is_empty() || !spec.values.is_empty();
     let linking: Vec<_> = nodes.iter().enumerate().filter(|(_, (spec, _))| links(spec)).collect();
@@ -261,8 +261,10 @@ struct Import<'a> {
     ids: Ids,
     /// Nodes made from values, by node type and value in lower case.
     values: HashMap<(String, String), NodeId>,
-    /// Node types whose nodes are rows, not values.
-    row_types: BTreeSet<String>,
+    /// Node types that are candidates by default: their nodes are rows that are not edges too.
+    answer_types: BTreeSet<String>,
+    /// Tables with one edge per row.
+    edges: &'a [EdgesTable],
     /// For each node type, the name of the first table with nodes of the type, for messages.
     files: BTreeMap<String, String>,
     /// Rows that have no node of their own and therefore yield no edges, as index of the table and
@@ -274,15 +276,6 @@ struct Import<'a> {
     rows: Vec<u64>,
     /// Number of rows dropped because an earlier row with the same id has the same cells.
     n_repeated: &'a mut u64,
-}
-
-/// Returns a digest of the cells of a row, which is the same in every run.
-fn digest_of(row: &Row) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for (column, value) in &row.cells {
-        (column, value.to_string()).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 /// Reports progress; returns an error once the caller has set the stop flag.
@@ -308,6 +301,18 @@ fn each_row(
 }
 
 impl Import<'_> {
+    /// Returns the ends of the edges that the rows of a table of nodes are too.
+    fn ends_of<'b>(&'b self, spec: &NodesTable) -> impl Iterator<Item = &'b End> {
+        let (file, table) = (spec.file.clone(), spec.table.clone());
+        let own = self.edges.iter().filter(move |one| one.file == file && one.table == table);
+        own.flat_map(|one| [&one.source, &one.target])
+    }
+
+    /// Whether the rows of a table of nodes are edges too.
+    fn is_linking(&self, spec: &NodesTable) -> bool {
+        self.ends_of(spec).next().is_some()
+    }
+
     /// Writes the nodes of a table.
     fn nodes(
         &mut self,
@@ -377,7 +382,7 @@ impl Import<'_> {
             Fault::new(ProblemKind::BadId, message, "give it one, or leave the row out")
         })?;
         if let Some(node) = self.ids.get(&spec.node_type, &key) {
-            if self.rows.get(node as usize) == Some(&digest_of(row)) {
+            if self.rows.get(node as usize) == Some(&row.digest()) {
                 return Ok(false);
             }
             let message = format!("the {} \"{key}\" occurs twice", spec.node_type);
@@ -394,11 +399,11 @@ impl Import<'_> {
         };
         let node = self.graph.push_node(Some(&key), &content)?;
         self.ids.insert(&spec.node_type, &key, node);
-        if !self.row_types.contains(&spec.node_type) {
-            self.row_types.insert(spec.node_type.clone());
+        if !self.answer_types.contains(&spec.node_type) && !self.is_linking(spec) {
+            self.answer_types.insert(spec.node_type.clone());
         }
         self.rows.resize(node as usize, 0);
-        self.rows.push(digest_of(row));
+        self.rows.push(row.digest());
         Ok(true)
     }
 
@@ -412,7 +417,9 @@ impl Import<'_> {
         let place = table.place();
         // The first reading, for nodes, has reported the problems of rows.
         let mut reported_before = Problems::new(true);
-        each_row(table, &mut reported_before, report, &mut |_, n, row| {
+        // The reading of the edges reports the problems of their ends.
+        let ends: Vec<String> = self.ends_of(spec).map(|end| end.column.clone()).collect();
+        each_row(table, &mut reported_before, report, &mut |reported, n, row| {
             if self.rejected.contains(&(at, n)) {
                 return Ok(());
             }
@@ -422,6 +429,7 @@ impl Import<'_> {
             };
             for Link { column, relation, to } in &spec.relations {
                 let separator = spec.lists.get(column).map(String::as_str);
+                let problems = if ends.contains(column) { &mut *reported } else { &mut *problems };
                 for id in row.texts(column, separator) {
                     let target = self.find(to, &id).map_err(LineError::from);
                     let edge =

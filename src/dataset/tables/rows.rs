@@ -2,7 +2,8 @@
 
 use std::{
     cell::OnceCell,
-    collections::HashSet,
+    collections::{HashSet, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -58,6 +59,15 @@ pub(super) struct Row {
 pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool> + 'a;
 
 impl Row {
+    /// Returns a digest of the row's cells, which is the same in every run.
+    pub(super) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (column, value) in &self.cells {
+            (column, value.to_string()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Returns the texts of the row's cells, separated by spaces, for messages.
     pub(super) fn excerpt(&self) -> String {
         let cells = self.cells.values().map(|value| text_of_cell(value).unwrap_or_default());

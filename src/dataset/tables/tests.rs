@@ -89,7 +89,7 @@ fn database(file: &Path) {
 
 fn check(kb: &Kb) {
     let of = |key: &str| *kb.nodes_of_key(key).first().unwrap();
-    assert_eq!(kb.types(), ["brand", "product"]);
+    assert_eq!(kb.types(), ["bought", "brand", "product"]);
     assert_eq!(kb.name(of("SKU-1")), "Summit Bottle");
     let field = |key: &str, name: &str| kb.field(of(key), kb.field_id(name).unwrap());
     assert_eq!(field("SKU-1", "tags"), Some("steel; outdoor"));
@@ -102,7 +102,10 @@ fn check(kb: &Kb) {
     assert_eq!(to("SKU-1", "has_brand"), ["B-001"]);
     assert_eq!(to("SKU-1", "similar"), ["SKU-2", "SKU-3"]);
     assert_eq!(to("SKU-3", "bought"), ["B-001"]);
-    assert_eq!(kb.relations(), ["bought", "has_brand", "similar"]);
+    assert_eq!(kb.relations(), ["bought", "has_brand", "similar", "sku"]);
+    // A row of a table of edges with other columns is a node too, but no candidate by default.
+    assert_eq!(field("bought-1", "quantity"), Some("3"));
+    assert_eq!(to("bought-1", "sku"), ["SKU-1"]);
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn csv_a_database_and_json_lines_of_one_base_are_one_base() {
 {"sku": "SKU-3", "title": "Harbor Bottle", "description": "glass", "price": 12.25, "brand_id": "B-002", "tags": ["glass", "kitchen"], "similar": ["SKU-1"]}
 "#;
     let brands = "{\"id\": \"B-001\", \"name\": \"Northpeak\", \"country\": \"NO\"}\n{\"id\": \"B-002\", \"name\": \"Tidewell\", \"country\": \"NL\"}\n";
-    let bought = "{\"sku\": \"SKU-1\", \"brand_id\": \"B-002\"}\n{\"sku\": \"SKU-3\", \"brand_id\": \"B-001\"}\n";
+    let bought = "{\"sku\": \"SKU-1\", \"brand_id\": \"B-002\", \"quantity\": 3}\n{\"sku\": \"SKU-3\", \"brand_id\": \"B-001\", \"quantity\": 1}\n";
     let toml = "candidate_types = [\"product\"]\n";
     let files = [
         ("brands.jsonl", brands),
@@ -155,13 +158,18 @@ fn a_guess_is_written_edited_and_read_again() {
     read.nodes.iter_mut().for_each(|table| table.line = 0);
     read.edges.iter_mut().for_each(|table| table.line = 0);
     assert_eq!(read, guessed.mapping);
-    assert_eq!(guessed.notes, ["bought.csv: edges have no fields; left out: quantity"]);
+    assert_eq!(
+        guessed.notes,
+        ["bought.csv: an edge has two ends and no fields, so each row is a node too: quantity"]
+    );
     assert_eq!(
         guessed.mapping.lines(),
         [
             "brands.csv: one brand per row: id id, name name, fields country",
             "products.csv: one product per row: id sku, name title, fields description price tags, \
              brand_id -has_brand-> brand, similar -similar-> product",
+            "bought.csv: one bought per row: ids by row, fields quantity, sku -sku-> product, \
+             brand_id -has_brand-> brand",
             "bought.csv: one edge per row: sku (product) -bought-> brand_id (brand)",
         ]
     );
@@ -273,7 +281,7 @@ fn all_wrong_rows_are_told_together_with_place_and_remedy() {
     assert!(last.excerpt.contains("Harbor Bottle"), "{}", last.excerpt);
     let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
     let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
-    assert_eq!((report.base.record.n_nodes, report.problems.len()), (5, 5));
+    assert_eq!((report.base.record.n_nodes, report.problems.len()), (7, 5));
 }
 
 #[test]
@@ -626,8 +634,10 @@ mod parquet_files {
         ];
         let zstd = Compression::ZSTD(ZstdLevel::default());
         write_table(&dir.join("products.parquet"), schema, zstd, &columns);
-        let schema = "message s { required binary sku (UTF8); required binary brand_id (UTF8); }";
-        let columns = [Column::Texts(&["SKU-1", "SKU-3"]), Column::Texts(&["B-002", "B-001"])];
+        let schema = "message s { required binary sku (UTF8); required binary brand_id (UTF8);
+            required binary quantity (UTF8); }";
+        let columns = [["SKU-1", "SKU-3"], ["B-002", "B-001"], ["3", "1"]];
+        let columns = columns.each_ref().map(|texts| Column::Texts(texts));
         write_table(&dir.join("bought.parquet"), schema, Compression::SNAPPY, &columns);
     }
 
@@ -780,6 +790,25 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
 }
 
 #[test]
+fn rows_that_are_the_same_and_ids_far_from_zero_do_not_mislead_the_guess() {
+    let (dir, _) = home();
+    let staff: String = (1001..1031).map(|id| format!("{id},Dean {id}\n")).collect();
+    let course = |n: u32| format!("C{n},Course {n},{},{}\n", 1001 + n % 30, n % 9);
+    let courses: String = (0..60).map(course).collect();
+    let staff = format!("no,name\n{staff}1001,Dean 1001\n1002,Dean 1002\n1003,Dean 1003\n");
+    let courses = format!("code,title,lecturer,credits\n{courses}");
+    write(dir.path(), &[("staff.csv", &staff), ("courses.csv", &courses)]);
+    assert_eq!(
+        guess_of(dir.path()).unwrap().mapping.lines(),
+        [
+            "courses.csv: one course per row: id code, name title, fields credits, \
+             lecturer -lecturer-> staff",
+            "staff.csv: one staff per row: id no, name name",
+        ]
+    );
+}
+
+#[test]
 fn of_rows_that_are_the_same_one_is_taken() {
     let (dir, home) = home();
     csv_tables(dir.path());
@@ -787,7 +816,7 @@ fn of_rows_that_are_the_same_one_is_taken() {
     let first = PRODUCTS.lines().nth(1).unwrap();
     write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{first}\n{first}\n"))]);
     let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
-    assert_eq!((report.base.record.n_nodes, report.repeated_rows), (5, 2));
+    assert_eq!((report.base.record.n_nodes, report.repeated_rows), (7, 2));
     // The same key with different cells is still an error.
     let (key, _) = first.split_once(',').unwrap();
     let other = first.replacen(',', ",Other ", 1);

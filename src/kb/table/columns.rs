@@ -28,6 +28,11 @@ const MAX_DISTINCT: f64 = 0.4;
 const FEW_DISTINCT: usize = 12;
 /// Maximum mean length of the values of a category, in bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
+/// Maximum number of distinct values, as a share of the number of sampled values, of a category
+/// whose values have a mean length of at most [`MAX_SHORT_BYTES`], such as cities.
+const MAX_DISTINCT_SHORT: f64 = 0.9;
+/// See [`MAX_DISTINCT_SHORT`].
+const MAX_SHORT_BYTES: usize = 20;
 /// Separator of the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
 /// Share of values with several items above which a field holds lists.
@@ -183,7 +188,8 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let counted = counted(kind, &filled);
     let n: usize = counted.iter().map(|(_, n)| n).sum();
     let bytes: usize = counted.iter().map(|(text, n)| text.len() * n).sum();
-    let few = counted.len() <= FEW_DISTINCT.max((MAX_DISTINCT * n as f64) as usize);
+    let most = if bytes <= MAX_SHORT_BYTES * n { MAX_DISTINCT_SHORT } else { MAX_DISTINCT };
+    let few = counted.len() <= FEW_DISTINCT.max((most * n as f64) as usize);
     if n > 0 && few && bytes <= MAX_CATEGORY_BYTES * n {
         return (kind, None);
     }

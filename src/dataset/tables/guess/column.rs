@@ -46,6 +46,8 @@ pub(super) struct Column {
     /// Number of cells whose value occurs in an earlier cell.
     pub(super) repeats: u64,
     pub(super) has_texts: bool,
+    /// The least number; `None` without numbers.
+    pub(super) least: Option<f64>,
     has_spaces: bool,
     bytes: u64,
     /// For each of [`SEPARATORS`], the items of the cells that it splits.
@@ -108,7 +110,10 @@ impl Column {
             return;
         }
         let Some(text) = id_text(row, name) else { return };
-        self.has_texts |= text.parse::<f64>().is_err();
+        match text.parse::<f64>() {
+            Ok(number) => self.least = Some(self.least.map_or(number, |least| least.min(number))),
+            Err(_) => self.has_texts = true,
+        }
         self.has_spaces |= text.contains(char::is_whitespace);
         self.bytes += text.len() as u64;
         self.repeats += u64::from(!self.values.insert(digest(&text)));
