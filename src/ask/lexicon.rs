@@ -238,7 +238,7 @@ const MEANINGS: &[(Cue, &str)] = &[
     (Cue::Best(true, PRICE), "most expensive, priciest, dearest, costliest, costs the most"),
     (Cue::Best(true, PRICE), "cost the most"),
     (Cue::Best(false, PRICE), "costs the least, cheapest, least expensive"),
-    (Cue::Best(true, TIME), "newest, latest, most recent, youngest"),
+    (Cue::Best(true, TIME), "newest, latest, most recent, most recently, youngest"),
     (Cue::Best(false, TIME), "oldest, earliest"),
     (Cue::Best(true, RATING), "best rated, highest rated, top rated"),
     (Cue::Best(false, RATING), "worst rated, lowest rated"),
@@ -375,10 +375,11 @@ const FILLERS: &str = "\
     within year years yet yield";
 
 /// Words in field names, with their synonyms.
-const SYNONYMS: [(&[&str], &[&str]); 3] = [
+const SYNONYMS: [(&[&str], &[&str]); 4] = [
     (PRICE, &["charge", "charges", "charged", "cost", "costs", "priced", "pricing", "expensive"]),
     (RATING, &["rated", "stars"]),
     (CITED, &["cited"]),
+    (&["birth", "birthday", "birthdate"], &["born"]),
 ];
 
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for
@@ -456,7 +457,8 @@ pub(crate) fn is_anything(word: &str) -> bool {
 const PEOPLE: &str = "\
     author person people user customer employee director actor artist member student scientist \
     researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
-    nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew";
+    nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew \
+    lecturer professor instructor";
 
 /// Whether a word in the name of a type indicates that its nodes are people.
 pub(crate) fn is_person(word: &str) -> bool {

@@ -58,6 +58,8 @@ const POLITE: [&str; 8] = [
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
+/// Words that say nothing before `in`.
+const LIVE: [&str; 5] = ["live", "lives", "lived", "living", "situated"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -311,8 +313,22 @@ fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let said = tokens.get(..name.len())?;
     let (end, start) = said.split_last()?;
     let same = start.iter().zip(begin).all(|(token, word)| token.word == *word);
-    let plural = end.word.strip_suffix('s') == Some(last.as_str());
+    let is_plural = |one: &str, other: &str| one.strip_suffix('s') == Some(other);
+    let plural = is_plural(&end.word, last) || is_plural(last, &end.word);
     (same && (end.word == *last || plural)).then_some(name.len())
+}
+
+/// Returns the number of tokens that say that a field is not 0 (`in stock`) or is 0 (`out of stock`),
+/// for a field such as `units_in_stock`; `None` if they say neither.
+fn in_stock(tokens: &[Token], field: &Words) -> Option<usize> {
+    let said: Vec<&str> = tokens.iter().take(3).map(|token| token.word.as_str()).collect();
+    let (n, pair) = match *said {
+        ["out", "of", noun] => (3, ["in", noun]),
+        [place @ ("in" | "on"), noun, ..] => (2, [place, noun]),
+        _ => return None,
+    };
+    let mut pairs = field.words.windows(2).skip(1);
+    pairs.any(|own| own == pair).then_some(n)
 }
 
 /// One question, with the base and the schema that its words are looked up in.
@@ -496,8 +512,7 @@ impl Reader<'_> {
             for (words, value) in known.filter_map(|word| values.get(word)).flatten() {
                 let at = start..start + words.len();
                 let Some(own) = self.tokens.get(at.clone()) else { continue };
-                let same = own.iter().zip(words).all(|(token, word)| token.word == *word)
-                    || words.len() == 1 && singular == Some(&words[0]);
+                let same = noun(words, own).is_some();
                 let is_name = || {
                     quotations.contains(&at)
                         || self.is_apart(&at)
@@ -552,11 +567,20 @@ impl Reader<'_> {
             let words = words.filter(|_| self.begins_with(own, &name.words));
             words.or_else(|| (token.word == name.joined).then_some(1))
         };
+        let alias = |id: TypeId| match own {
+            [first, second, ..] if self.schema.is_called_by(id, &first.word, &second.stem) => {
+                Some(2)
+            }
+            _ => None,
+        };
         let types = (0..).map(TypeId).zip(&self.schema.types);
-        let types = types.filter_map(|(id, kind)| Some((names(kind)?, What::Type(id))));
+        let types = types
+            .filter_map(|(id, kind)| Some((names(kind).or_else(|| alias(id))?, What::Type(id))));
         let fields = (0..).map(FieldId).zip(&self.schema.fields);
-        let fields =
-            fields.filter_map(|(id, field)| Some((names(field)?, What::Field(vec![(id, 1.0)]))));
+        let fields = fields.filter_map(|(id, field)| {
+            let n = names(field).or_else(|| in_stock(own, field))?;
+            Some((n, What::Field(vec![(id, 1.0)])))
+        });
         let is_type = same_sort(&token.word).next().is_some()
             || self.schema.type_meant(&token.stem).is_some();
         let relations = self.schema.relations.iter().zip(&self.schema.nouns);
@@ -635,6 +659,15 @@ impl Reader<'_> {
             {
                 fields.retain(is_exact_field);
             }
+            // `shipped` is the date of that name, and no city or company to which one ships.
+            let has_word = |name: &Words| name.words.contains(&token.word);
+            let is_worded = |(field, _): &(FieldId, f32)| has_word(self.schema.field(*field));
+            let is_worded = said.len() == 1
+                && fields.iter().any(is_worded)
+                && !self.schema.types.iter().any(has_word);
+            if is_worded {
+                fields.retain(|(field, _)| has_word(self.schema.field(*field)));
+            }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
                 // A type is preferred to fields if the word makes up at least as large a share of
@@ -643,7 +676,7 @@ impl Reader<'_> {
                     said.len() as f32 / self.schema.field(*field).words.len() as f32
                 };
                 let share = fields.iter().map(part).fold(0.0, f32::max);
-                if let Some((id, kind)) = of_type.filter(|_| n == 1)
+                if let Some((id, kind)) = of_type.filter(|_| n == 1 && !is_worded)
                     && (1.0 / kind.stems.len() as f32 >= share
                         || is_exact(kind) && !fields.iter().any(is_exact_field))
                 {
@@ -739,7 +772,11 @@ impl Reader<'_> {
                 let asks = before.is_none_or(is_question_word);
                 !ends && LETTERS.contains(&token.word.as_str()) && (!token.marked || asks)
             }
-            false => is_filler(&token.word),
+            // `live in London`
+            false => {
+                is_filler(&token.word)
+                    || LIVE.contains(&&*token.word) && word(self.tokens, at + 1) == "in"
+            }
         };
         if says_nothing && (is_letter || !self.may_name(at)) {
             return What::Filler;

@@ -47,7 +47,7 @@ use crate::{
 };
 use agent_kb::{
     FieldId, Kb, MetapathStep, TypeId, distinct,
-    table::{ColumnKind, ColumnSpec, Sample, reached},
+    table::{ColumnKind, ColumnSpec, Sample, reached, value::quantity},
 };
 
 /// Approximate number of nodes in samples that decide whether a step leads to one node or to
@@ -109,7 +109,9 @@ pub(crate) fn read(
         .collect();
     let counts_each = asks::counted_by_each(mentions).is_some();
     let listed = asks::listed(schema, mentions);
-    if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each && listed.is_none() {
+    let asks_who = mentions.word(0) == "who";
+    let computes = asks_for_many(mentions) || compares_names(mentions) || counts_each;
+    if !computes && !asks_who && listed.is_none() {
         return Err(AskError::NoTable);
     }
     let counts = counts(mentions);
@@ -148,11 +150,16 @@ pub(crate) fn read(
     reading.is_one_question()?;
     reading.refuse_difference()?;
     reading.rows = reading.choose_rows()?;
+    let is_person = asks_who && schema.are_people(reading.rows);
+    let listed = listed.or_else(|| is_person.then_some((reading.rows, Operation::List)));
     reading.refuse_vague_extreme()?;
+    reading.refuse_with_and_without()?;
     reading.refuse_mean_of_one()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
     let read = match reading.plan_of_any(kinds) {
+        // A number does not answer whether something is so.
+        _ if !computes && reading.is_yes_no() => Err(AskError::NoTable),
         Ok(Plan { operation: Operation::Compare { .. }, .. }) if may_list => Err(AskError::NoTable),
         read => read,
     };
@@ -455,6 +462,9 @@ impl Reading<'_> {
     /// Builds the test that compares a column with a number of the question.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
         let rows = self.kb.type_name(self.rows);
+        if let Some(test) = self.flag_is(number) {
+            return Ok(test);
+        }
         let column = match number.what {
             Bounded::Mention(at) if self.is_time(at) && is_year(number.number) => {
                 self.field_column(self.said_time_field(Some(at))?)
@@ -477,10 +487,12 @@ impl Reading<'_> {
                 self.field_column(field)
             }
         };
+        let is_share = number.unit.as_deref() == Some("%") && self.has_shares(column);
         let column = match &number.unit {
-            Some(unit) => self.in_unit(column, unit)?,
-            None => column,
+            Some(unit) if !is_share => self.in_unit(column, unit)?,
+            _ => column,
         };
+        let scale = if is_share { 100.0 } else { 1.0 };
         if let (Bound::Not, ColumnSpec::Field(field)) = (number.bound, &self.columns[column])
             && let Some(sample) = self.schema.sample(self.rows, *field)
             && (sample.kind, sample.filled < sample.seen) == (ColumnKind::Date, true)
@@ -488,7 +500,34 @@ impl Reading<'_> {
             let name = self.kb.field_name(*field);
             return missing(format!("cannot tell whether each {rows} without {name:?} counts"));
         }
-        Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
+        let (bound, to) = (number.bound, number.to.map(|to| to / scale));
+        Ok(Test::Number { column, bound, number: number.number / scale, to })
+    }
+
+    /// Builds the test that a field of 1 and 0 has the number; `None` for other fields and numbers.
+    fn flag_is(&mut self, number: &NumberUse) -> Option<Test> {
+        let Bounded::Mention(at) = number.what else { return None };
+        let field = self.field(self.fields_at(at)?, false)?;
+        let said = number.number.to_string();
+        let key = self.schema.truths(self.rows, field)?.into_iter().find(|key| **key == said)?;
+        let test = Test::Value { column: self.field_column(field), key: key.to_owned() };
+        (number.bound == Bound::Equal).then_some(test)
+    }
+
+    /// Whether the numbers of a column are shares of 1, so that `10 %` is 0.1: some are fractions,
+    /// and none is larger than 1.
+    fn has_shares(&mut self, column: usize) -> bool {
+        let ColumnSpec::Field(field) = self.columns[column] else { return false };
+        let texts = sampled(self.kb, self.rows, LOOKED_AT);
+        let numbers = texts.filter_map(|node| quantity(self.kb.field(node, field)?));
+        let numbers: Vec<f64> = numbers.map(|quantity| quantity.number).collect();
+        let are_shares = numbers.iter().all(|number| (0.0..=1.0).contains(number))
+            && numbers.iter().any(|number| number.fract() != 0.0);
+        if are_shares {
+            let name = self.kb.field_name(field);
+            self.assumed.push(format!("the numbers of {name:?} are taken as shares of 1"));
+        }
+        are_shares
     }
 
     /// Returns the index of the column of a numeric field whose name contains all stems of a
@@ -620,17 +659,33 @@ impl Reading<'_> {
     /// Returns other plans unchanged.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
         let kb = self.kb;
-        for condition in &plan.conditions {
-            let Some((_, between)) = condition.steps.split_last() else { continue };
-            for spec in &plan.columns {
+        let of_value = |column: usize| match &plan.columns[column] {
+            ColumnSpec::FieldOf { steps, field } => {
+                Some((kb.field_name(*field).to_owned(), steps.clone()))
+            }
+            _ => None,
+        };
+        let values = plan.filters.iter().flat_map(Test::columns).filter_map(of_value);
+        // That there is any is no number that the condition would change.
+        let exists = |at: usize| {
+            plan.filters.iter().any(|test| {
+                matches!(test, Test::Number { column, bound: Bound::Above, number: 0.0, .. }
+                    if *column == at)
+            })
+        };
+        let names = plan.conditions.iter().filter_map(|condition| {
+            let (_, between) = condition.steps.split_last()?;
+            Some((format!("{:?}", condition.name), between.to_vec()))
+        });
+        for (name, between) in names.chain(values) {
+            for (at, spec) in plan.columns.iter().enumerate() {
                 let ColumnSpec::Count(steps) = spec else { continue };
-                let Some(end) = steps.last() else { continue };
+                let Some(end) = steps.last().filter(|_| !exists(at)) else { continue };
                 if between.iter().any(|step| step.to == end.to) {
                     let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
                     return missing(format!(
-                        "{:?} is a condition on the {counted} of a {rows}, but all its {counted} \
-                         would be counted",
-                        condition.name
+                        "{name} is a condition on the {counted} of a {rows}, but all its {counted} \
+                         would be counted"
                     ));
                 }
             }

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::lexicon::is_filler;
+use crate::lexicon::{is_filler, is_person};
 use agent_ground::words::{is_stop_word, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
@@ -82,7 +82,10 @@ impl Words {
     pub(crate) fn is_headed_by(&self, stem: &str) -> bool {
         let is_several = self.words.iter().any(|word| word == "or" || word == "and");
         match self.stems.last() {
-            Some(last) if !is_several => is_form(last, stem),
+            // A contributor is no contribution.
+            Some(last) if !is_several => {
+                is_form(last, stem) && !matches!(stem.strip_prefix(&**last), Some("or" | "er"))
+            }
             _ => self.says(stem),
         }
     }
@@ -401,6 +404,24 @@ impl Schema {
             (Some((kind, _)), None) => Some(TypeId(kind)),
             _ => None,
         }
+    }
+
+    /// Whether the nodes of a type are people, judged by its name.
+    pub(crate) fn are_people(&self, kind: TypeId) -> bool {
+        let name = self.types.get(usize::from(kind.0));
+        name.is_some_and(|own| own.words.iter().any(|word| is_person(word)))
+    }
+
+    /// Whether two words name a type by its first word and a synonym: `order lines` for
+    /// `order_details`.
+    pub(crate) fn is_called_by(&self, kind: TypeId, first: &str, second: &str) -> bool {
+        let at = usize::from(kind.0);
+        let (Some(name), Some(synonyms)) = (self.types.get(at), self.type_synonyms.get(at)) else {
+            return false;
+        };
+        name.words.len() > 1
+            && name.words.first().is_some_and(|own| own == first)
+            && synonyms.means.iter().any(|stem| stem == second)
     }
 
     /// Whether a stem is a synonym of any relation.

@@ -155,9 +155,20 @@ impl<'a> Around<'a> {
             {
                 Some(What::Filler)
             }
+            // In `customers ordered X`, the word is a verb.
+            What::Type(kind) if is_name(next) && self.is_verb(*kind, said) => Some(What::Relation),
             What::Cue(Cue::Which) if said == "who" => self.people.map(What::Type),
             _ => None,
         }
+    }
+}
+
+impl Around<'_> {
+    /// Whether a word is a verb made from the name of a type: `ordered` from `order`.
+    fn is_verb(&self, kind: TypeId, said: &str) -> bool {
+        let name = self.schema.types.get(usize::from(kind.0));
+        let own = name.and_then(|own| own.words.last()).and_then(|own| said.strip_prefix(&**own));
+        own == Some("ed")
     }
 }
 

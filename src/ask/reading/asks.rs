@@ -11,7 +11,7 @@ use crate::{
     reading::{Reading, operation::YES_NO, rows::members},
     schema::Schema,
 };
-use agent_kb::{MetapathStep, TypeId};
+use agent_kb::{MetapathStep, TypeId, distinct};
 
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
@@ -22,8 +22,13 @@ pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Op
     let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Cue(Cue::Filler));
     if YES_NO.contains(&mentions.word(0)) {
         let is_type = |mention: &&Mention| matches!(mention.what, What::Type(_));
-        let first = mentions.all.iter().find(is_type)?;
-        let any = (1..first.at.start).rev().find(|at| ANY.contains(&mentions.word(*at)))?;
+        let is_any = |first: &&Mention| {
+            (1..first.at.start).rev().find(|at| ANY.contains(&mentions.word(*at)))
+        };
+        let first = mentions.all.iter().find(is_type);
+        let Some((first, any)) = first.and_then(|first| Some((first, is_any(&first)?))) else {
+            return Some((type_of_first(schema, mentions)?, Operation::Exists));
+        };
         // Only names and values may stand before the type: `any Swedish maker`.
         let mut between =
             mentions.all.iter().filter(|own| own.at.start > any && own.at.end <= first.at.start);
@@ -50,6 +55,16 @@ pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Op
         }
     }
     Some((found?, Operation::List))
+}
+
+/// Returns the type of the nodes with which a yes-or-no question begins: `is Harbour Stout
+/// discontinued`. `None` if it begins with anything else, or with a name of several types.
+fn type_of_first(schema: &Schema, mentions: &Mentions) -> Option<TypeId> {
+    let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Type(_));
+    let mut said = mentions.all.iter().skip(1).skip_while(describes);
+    let What::Thing(thing) = &said.next()?.what else { return None };
+    let kinds = thing.nodes.iter().map(|&node| schema.base.kb.node_type(node));
+    <[TypeId; 1]>::try_from(distinct(kinds.collect())).ok().map(|[kind]| kind)
 }
 
 /// Whether the question has a phrase that asks for a result computed over many nodes, and that a
@@ -138,15 +153,24 @@ impl Reading<'_> {
     /// errors if a condition is unclear.
     pub(super) fn list(&mut self, kind: TypeId, operation: Operation) -> Result<Plan, AskError> {
         self.rows = kind;
-        (self.columns, self.assumed, self.lists) = (Vec::new(), Vec::new(), true);
+        // `is X open` names the row itself.
+        let begins_with_row = self.beside(0, 1).and_then(|at| self.thing(at)).is_some();
+        self.lists = operation == Operation::List || !begins_with_row;
+        (self.columns, self.assumed) = (Vec::new(), Vec::new());
         let more = |cue: Cue| {
             !matches!(cue, Cue::Filler | Cue::Which | Cue::Bound(..) | Cue::OrMore(_) | Cue::Not)
         };
         let mut parts = self.parts(Kind::Aggregation)?;
         self.put_filled(&mut parts, false)?;
-        let conditions = parts.conditions.len() + parts.filters.len();
+        let n_rows = parts.conditions.iter().filter(|(_, one)| one.steps.is_empty()).count();
+        let conditions = parts.conditions.len() + parts.filters.len() - n_rows;
+        // `is X in Norway` does not ask where the orders of X went.
+        let is_far = |(_, one): &(usize, Condition)| {
+            one.steps.len() > 1 && self.schema.said(&one.steps, &self.said) <= 0
+        };
         if self.top.is_some()
             || conditions == 0
+            || begins_with_row && parts.conditions.iter().any(is_far)
             || !parts.measures.is_empty()
             || self.changed.contains(&true)
             || self.cues(false).any(|(_, cue)| more(cue))

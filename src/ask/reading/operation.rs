@@ -15,7 +15,7 @@ use crate::{
 };
 use agent_kb::{
     FieldId, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words,
-    table::{ColumnKind, ColumnSpec, MAX_STEPS, value::quantity},
+    table::{ColumnKind, ColumnSpec, MAX_STEPS, Sample, value::quantity},
 };
 
 /// Words with which yes-or-no questions begin.
@@ -114,6 +114,7 @@ impl Reading<'_> {
         let counts_rows = self.counted.values().any(|kind| *kind == self.rows)
             || self.occurs_in() == Some(self.rows)
             || self.counted_by_name() == Some(self.rows)
+            || self.counted_ends() == Some(self.rows)
             || self.counts_them();
         let mut parts = Parts { counts_rows, ..Parts::default() };
         self.put_things(kind, &mut parts)?;
@@ -123,7 +124,9 @@ impl Reading<'_> {
                 continue;
             }
             let holds = !self.denied.contains(&at);
-            if let Some(test) = self.flag_test(at, holds).filter(|_| !is_test(kind)) {
+            let flag = self.flag_test(at, holds).or_else(|| self.stock_test(at, holds));
+            // `newsletter 0` has a test of its own.
+            if let Some(test) = flag.filter(|_| !is_test(kind) && !self.bounded.contains(&at)) {
                 parts.filters.push((at, test));
             } else if !holds {
                 let test = self.without(at)?;
@@ -216,7 +219,7 @@ impl Reading<'_> {
     }
 
     /// Whether a word of the mention with index `at` refers to the relation.
-    fn says(&self, at: usize, relation: RelationId) -> bool {
+    pub(super) fn says(&self, at: usize, relation: RelationId) -> bool {
         self.mentions.said(at).iter().any(|token| self.schema.is_said_by(relation, &token.stem))
     }
 
@@ -245,6 +248,10 @@ impl Reading<'_> {
     /// Adds the filter that rows have a value of a field of texts or dates, if the question counts
     /// rows or asks for a share. Refuses a question that searches texts.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
+        // `shipped to France` is about the place.
+        if self.word_after(at) == "to" {
+            return Ok(());
+        }
         let next = self.what_beside(at, 1);
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
         if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
@@ -274,9 +281,11 @@ impl Reading<'_> {
         let column = match self.what(at) {
             Some(What::Field(fields)) => {
                 let Some(field) = self.field(fields, false) else { return Ok(None) };
-                self.check_zero(field)?;
-                let filled = Test::Filled { column: self.field_column(field) };
-                return Ok(Some(Test::Not(Box::new(filled))));
+                let column = self.field_column(field);
+                return Ok(Some(match self.zero_is_none(field)? {
+                    true => count_is(Bound::Equal, column),
+                    false => Test::Not(Box::new(Test::Filled { column })),
+                }));
             }
             Some(What::Links(_)) => match self.number_column(at)? {
                 Some(column) => column,
@@ -294,18 +303,47 @@ impl Reading<'_> {
         Ok(Some(count_is(Bound::Equal, column)))
     }
 
-    /// Refuses to distinguish rows with and without a value of a field if zero may stand for a
-    /// missing value.
-    fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
+    /// Whether the rows without something are those whose field is 0, since no row lacks a value.
+    ///
+    /// # Errors
+    /// If some rows have the value 0 and some have none.
+    fn zero_is_none(&mut self, field: FieldId) -> Result<bool, AskError> {
         let is_zero = |node: NodeId| {
             let value = self.kb.field(node, field).and_then(quantity);
             value.is_some_and(|value| value.number == 0.0)
         };
-        if sampled(self.kb, self.rows, LOOKED_AT).any(is_zero) {
-            let name = self.kb.field_name(field);
-            return missing(format!("cannot tell whether {name:?} is 0 or unknown"));
+        if !sampled(self.kb, self.rows, LOOKED_AT).any(is_zero) {
+            return Ok(false);
         }
-        Ok(())
+        let name = self.kb.field_name(field);
+        let lacks = |sample: &Sample| sample.filled < sample.seen;
+        if self.schema.sample(self.rows, field).is_none_or(lacks) {
+            return missing(format!(
+                "some rows have no {name:?} and some have 0; ask for {name} equal to 0, or over 0"
+            ));
+        }
+        self.assumed.push(format!("rows have {name:?} if it is not 0"));
+        Ok(true)
+    }
+
+    /// Builds the test that the numeric field in a mention is over 0, for `in stock` and a field
+    /// `units_in_stock`, or 0, for `out of stock`.
+    fn stock_test(&mut self, at: usize, holds: bool) -> Option<Test> {
+        let field = self.field(self.fields_at(at)?, false)?;
+        let said = self.mentions.range(at);
+        let is_out = match self.mentions.word(said.start) {
+            "out" => true,
+            "in" | "on" => false,
+            _ => return None,
+        };
+        // `the largest in_stock` is the number itself.
+        let is_whole = said.len() == self.schema.field(field).words.len();
+        if is_whole && (self.extreme().is_some() || self.function().is_some()) {
+            return None;
+        }
+        self.kind_of(field).filter(|kind| kind.is_number())?;
+        let bound = if is_out == holds { Bound::Equal } else { Bound::Above };
+        Some(count_is(bound, self.field_column(field)))
     }
 
     /// Adds numbers and dates to `parts` as filters, or two numbers as compared subjects.
@@ -341,19 +379,30 @@ impl Reading<'_> {
     /// rows', a field of categories, or, after `which`, `each` or `by`, a field of years.
     pub(super) fn is_group(&self, at: usize) -> bool {
         match self.what(at) {
-            Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
-            Some(What::Relation) => self.follows_by(at) && self.only_step(at).is_some(),
+            Some(What::Type(kind)) => {
+                *kind != self.rows && !self.counted.contains_key(&at) && !self.is_described(at)
+            }
+            Some(What::Relation) => {
+                let asks = self.cue_beside(at, -1) == Some(Cue::Which) && self.is_noun_of_step(at);
+                (self.follows_by(at) || asks) && self.only_step(at).is_some()
+            }
             Some(What::Field(fields)) => {
                 match self.field(fields, false).and_then(|field| self.kind_of(field)) {
                     Some(ColumnKind::Year) => {
                         self.follows_by(at) || self.is_parting(at) && !self.bounded.contains(&at)
                     }
-                    Some(kind) => kind.groups() && !kind.is_number(),
+                    Some(kind) => kind.groups() && !kind.is_number() && !self.bounded.contains(&at),
                     None => self.follows_by(at) && self.linked_field(at).is_some(),
                 }
             }
             _ => false,
         }
+    }
+
+    /// Whether the value behind a type describes its nodes: `orders by customers in Germany`.
+    pub(super) fn is_described(&self, at: usize) -> bool {
+        let behind = self.beside_past(at, 1, |place| self.is_equal(place));
+        behind.is_some_and(|behind| self.described(behind) == Some(at))
     }
 
     /// Whether a mention follows `by` or a phrase such as `which` or `each`.
@@ -386,6 +435,14 @@ impl Reading<'_> {
         let mut steps = self.schema.steps(self.rows);
         steps.retain(|step| step.to != self.rows && self.says(at, step.relation));
         <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step)
+    }
+
+    /// Whether a mention is the name of the only step that it may mean, not a verb: `which lecturer`.
+    fn is_noun_of_step(&self, at: usize) -> bool {
+        let nouns = self.only_step(at).map(|step| &self.schema.nouns[usize::from(step.relation.0)]);
+        let said = self.said_at(at);
+        let singular = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
+        nouns.and_then(|nouns| nouns.last()).is_some_and(|noun| singular(noun) == singular(&said))
     }
 
     fn group_column(&mut self, at: usize) -> Option<usize> {
@@ -445,12 +502,13 @@ impl Reading<'_> {
     /// Returns whether the question asks for a maximum (true) or a minimum (false), and the names
     /// of the field that the phrase implies (`cheapest`), if any.
     pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
-        self.cues(false).find_map(|(_, cue)| match cue {
-            Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
+        let named = self.cues(false).find_map(|(_, cue)| match cue {
+            Cue::High | Cue::Most => Some((true, &[][..])),
             Cue::Low | Cue::Fewest => Some((false, &[][..])),
             Cue::Best(high, names) => Some((high, names)),
             _ => None,
-        })
+        });
+        named.or_else(|| self.has(Cue::Top).then_some((true, &[])))
     }
 
     /// Returns the first comparative: the index of its mention, more (true) or less (false), and
@@ -563,10 +621,10 @@ impl Reading<'_> {
     /// If 0 may stand for a missing value of the column.
     pub(super) fn has_some(&mut self, column: usize) -> Result<Test, AskError> {
         Ok(match &self.columns[column] {
-            ColumnSpec::Field(field) => {
-                self.check_zero(*field)?;
-                Test::Filled { column }
-            }
+            ColumnSpec::Field(field) => match self.zero_is_none(*field)? {
+                true => count_is(Bound::Above, column),
+                false => Test::Filled { column },
+            },
             ColumnSpec::Count(_) => count_is(Bound::Above, column),
             ColumnSpec::Names(steps) => {
                 let count = ColumnSpec::Count(steps.clone());

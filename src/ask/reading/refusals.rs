@@ -11,6 +11,7 @@ use crate::{
     missing,
     plan::{Change, Operation},
     reading::{Reading, operation::Parts},
+    schema::types_of,
 };
 
 /// Words that may refer to the whole base although they are names of fields.
@@ -29,22 +30,39 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question for the best or worst value of a field that is no rating.
+    /// Refuses a question for better or worse values of a number that is no rating: the best grade
+    /// may be the lowest.
     pub(super) fn refuse_vague_extreme(&self) -> Result<(), AskError> {
-        for (at, _) in self.cues(false) {
-            let said = self.said_at(at);
-            if ["best", "worst"].contains(&said.as_str())
-                && let Some(next) = self.beside(at, 1)
-                && let Some([(field, _), ..]) = self.fields_at(next)
-                && !self.schema.is_called(self.schema.field(*field), RATING)
+        const VAGUE: [&str; 4] = ["best", "worst", "better", "worse"];
+        let is_vague = |at: &usize| VAGUE.contains(&self.said_at(*at).as_str());
+        let Some(vague) = self.cues(false).map(|(at, _)| at).find(is_vague) else { return Ok(()) };
+        let is_number = |field: FieldId| {
+            let samples = types_of(self.kb).filter_map(|kind| self.schema.sample(kind, field));
+            samples.into_iter().any(|sample| sample.kind.is_number())
+                && !self.schema.is_called(self.schema.field(field), RATING)
+        };
+        for at in 0..self.mentions.all.len() {
+            if let Some([(field, _), ..]) = self.fields_at(at)
+                && is_number(*field)
             {
                 return missing(format!(
-                    "cannot tell whether the {said} {:?} is the highest or the lowest",
-                    self.said_at(next)
+                    "cannot tell whether {:?} of {:?} means higher or lower; write which",
+                    self.said_at(vague),
+                    self.said_at(at)
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a question for rows with and without something, which are two groups.
+    pub(super) fn refuse_with_and_without(&self) -> Result<(), AskError> {
+        let words = self.own_words();
+        let mut windows = words.windows(3);
+        match windows.any(|three| matches!(three, ["with", "and" | "or", "without"])) {
+            true => missing("rows with it and without it are two groups; ask for one of them"),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a negated name that is also the name of a field of the rows: `customers without email`,

@@ -85,6 +85,23 @@ impl Reading<'_> {
         if let (&[kind], false) = (types.as_slice(), is_said) { Some(kind) } else { None }
     }
 
+    /// Returns the type whose nodes are counted if the question only asks how many nodes a relation
+    /// leads to: `how many lecturers are there`, where courses have a lecturer.
+    pub(super) fn counted_ends(&self) -> Option<TypeId> {
+        let (at, _) = self.cues(false).find(|(_, cue)| *cue == Cue::HowMany)?;
+        let next = self.beside(at, 1)?;
+        let Some(What::Links(relation)) = self.what(next) else { return None };
+        let is_part = |place: usize| {
+            let what = self.what(place);
+            place != next && !matches!(what, Some(What::Filler | What::Cue(Cue::HowMany)))
+        };
+        if (0..self.mentions.all.len()).any(is_part) {
+            return None;
+        }
+        let ends = self.kb.tuples().iter().filter(|tuple| tuple.relation == *relation);
+        ends.max_by_key(|tuple| tuple.edges).map(|tuple| tuple.target)
+    }
+
     /// Whether the question has a word for publishing or writing, and does not say which type to
     /// count: `who published the most`.
     pub(super) fn publishes(&self) -> bool {
@@ -188,6 +205,7 @@ impl Reading<'_> {
         }
         points += if self.occurs_in() == Some(kind) { IS_COUNTED } else { 0.0 };
         points += if self.counted_by_name() == Some(kind) { IS_COUNTED } else { 0.0 };
+        points += if self.counted_ends() == Some(kind) { IS_COUNTED } else { 0.0 };
         for number in &self.numbers {
             let has = match number.what {
                 Bounded::Year => !self.time_fields(kind).is_empty(),

@@ -18,8 +18,8 @@ use crate::{
     schema::{FieldValue, with_both_ways},
 };
 use agent_kb::{
-    FieldId, MetapathStep, NodeId, TypeId, distinct, metapath_in_words,
-    table::{ColumnKind, ColumnSpec},
+    Direction, FieldId, MetapathStep, NodeId, TypeId, distinct, metapath_in_words,
+    table::{ColumnKind, ColumnSpec, Sample, value::category},
 };
 
 /// How named nodes or a named value relate to the rows.
@@ -35,6 +35,14 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// Returns the metapath from the rows to the nodes or to the nodes that have the value.
+    fn steps(&self) -> &[MetapathStep] {
+        match self {
+            Self::Nodes { steps, .. } | Self::ValueOf(steps, _) => steps,
+            Self::Value(_) => &[],
+        }
+    }
+
     /// Whether both roles are values of the same field, or nodes of the same type that are both
     /// linked to the rows or both rows.
     fn is_like(&self, other: &Self) -> bool {
@@ -83,6 +91,14 @@ impl Reading<'_> {
                 true => self.nodes_called(&thing, Vec::new()),
                 false => self.role(at, &thing)?,
             };
+            if let Role::Nodes { nodes, .. } = &role
+                && let [first, _, ..] = nodes.as_slice()
+            {
+                let (n, name) = (nodes.len(), &thing.text);
+                let kind = self.kb.type_name(self.kb.node_type(*first));
+                self.assumed
+                    .push(format!("{name:?} is the name of {n} {kind} nodes; all are meant"));
+            }
             roles.push((at, thing.text, role));
         }
         let is_subject = |(_, _, role): &Named| {
@@ -252,13 +268,20 @@ impl Reading<'_> {
             }
             _ => {}
         }
+        if let Some(place) = self.described(at)
+            && let Some(kind) = self.type_at(place)
+            && let Some(value) = thing.values.iter().find(|value| value.kind == kind)
+        {
+            return Ok(Role::ValueOf(self.path_to(kind)?, value.clone()));
+        }
         let is_row = types.contains(&self.rows);
         let mut linked: Vec<Vec<MetapathStep>> = Vec::new();
         for kind in types.into_iter().filter(|kind| *kind != self.rows) {
             linked.extend(self.schema.paths(self.rows, kind, &self.said));
         }
         if is_row {
-            let within = self.schema.linked_within(self.rows, &self.said);
+            let mut within = self.schema.linked_within(self.rows, &self.said);
+            within.retain(|step| self.has_direction(at, *step));
             linked.extend(within.into_iter().map(|step| vec![step]));
         }
         // Keeps the shortest metapaths, and metapaths that continue a shortest one to a single
@@ -283,6 +306,12 @@ impl Reading<'_> {
         linked.retain(|steps| Some(said(steps)) == most);
         let mut roles: Vec<(String, Role)> = Vec::new();
         let is_near = shortest == Some(1);
+        if !is_near
+            && !is_row
+            && let Some(value) = self.own_value(thing, &linked)
+        {
+            return Ok(Role::Value(value));
+        }
         for value in thing.values.iter().filter(|value| value.kind == self.rows) {
             let name = kb.field_name(value.field);
             // A field with the name of the node's type repeats the link.
@@ -298,6 +327,18 @@ impl Reading<'_> {
         };
         if is_near || roles.is_empty() && !is_row {
             roles.extend(linked.into_iter().map(link));
+        }
+        if !is_near && !is_row && !roles.iter().any(|(_, role)| matches!(role, Role::Value(_))) {
+            let is_other = |(_, role): &(String, Role)| match role {
+                Role::ValueOf(_, value) => !self.has_node_of(thing, value.kind),
+                _ => true,
+            };
+            roles.extend(self.values_of_linked(thing).into_iter().filter(is_other));
+            // What each row has one of is preferred: products are from the country of their maker.
+            let to_one = |(_, role): &(String, Role)| self.leads_to_one(self.rows, role.steps());
+            if roles.iter().any(to_one) {
+                roles.retain(to_one);
+            }
         }
         if roles.is_empty() && is_row {
             if self.is_counted_by(at, thing) {
@@ -318,6 +359,54 @@ impl Reading<'_> {
                 missing(format!("nothing links {} to {:?}", kb.type_name(self.rows), thing.text))
             }
         }
+    }
+
+    /// Returns the mention of a type, other than the rows, that the value in mention `at` describes:
+    /// `customers in Germany`, where customers have a country.
+    pub(super) fn described(&self, at: usize) -> Option<usize> {
+        let place = self.beside_past(at, -1, |place| self.is_equal(place))?;
+        let kind = self.type_at(place).filter(|kind| *kind != self.rows)?;
+        let thing = self.thing(at)?;
+        let is_apart = self.beside(at, -1) != Some(place);
+        (is_apart && thing.values.iter().any(|value| value.kind == kind)).then_some(place)
+    }
+
+    /// Whether a step within one type leads from the rows to the row named in mention `at` as the
+    /// question says: `reports to X` leads to X, and `does X report to` from X. True for relations
+    /// whose names do not end with `to`.
+    fn has_direction(&self, at: usize, step: MetapathStep) -> bool {
+        let name = self.schema.relation(step.relation);
+        let is_said = |place: &usize| self.says(*place, step.relation);
+        let said = (0..self.mentions.all.len()).find(is_said);
+        let Some(said) = said.filter(|_| name.words.last().is_some_and(|word| word == "to")) else {
+            return true;
+        };
+        step.direction == if said < at { Direction::Out } else { Direction::In }
+    }
+
+    /// Returns the value that the rows would have in their own field if they had the name `thing`,
+    /// which only nodes further away have: customers in Norway, where customers have a country, but
+    /// only orders went to Norway. `None` if the question mentions the way to these nodes.
+    fn own_value(&self, thing: &Thing, linked: &[Vec<MetapathStep>]) -> Option<FieldValue> {
+        if thing.values.iter().any(|value| value.kind == self.rows)
+            || linked.iter().any(|steps| self.schema.said(steps, &self.said) > 0)
+        {
+            return None;
+        }
+        let ends = linked.iter().filter_map(|steps| steps.last());
+        let ends = ends.map(|step| &self.schema.types[usize::from(step.to.0)]);
+        let fields = thing.values.iter().map(|value| self.schema.field(value.field));
+        let nouns: Vec<&String> = ends.chain(fields).filter_map(|own| own.words.last()).collect();
+        let is_own = |sample: &&Sample| {
+            let noun = self.schema.field(sample.field).words.last();
+            sample.kind.groups()
+                && !sample.kind.is_number()
+                && noun.is_some_and(|noun| nouns.contains(&noun))
+        };
+        let mut own = self.schema.samples(self.rows).iter().filter(is_own);
+        let (Some(sample), None) = (own.next(), own.next()) else { return None };
+        let key = category(&thing.text);
+        Some(FieldValue { kind: self.rows, field: sample.field, key })
     }
 
     /// Returns the roles of a name that is a value of a field of linked nodes: one for each field, and

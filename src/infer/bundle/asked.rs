@@ -8,6 +8,9 @@
 //! ("gene expression process"). They may not if the first word, or a word between them, is a plural
 //! or a verb, as in "drugs treat diseases" and "drug treats disease".
 //!
+//! Without such a word, a question that begins with "who" asks for people, and one that begins with a
+//! plural before a preposition for its type.
+//!
 //! Nodes of these types come first in an answer. English only. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
 
@@ -29,6 +32,14 @@ const MAX_LEAD: usize = 4;
 /// Words without meaning before the word for a type, or at the end of a type's name.
 const GENERIC: [&str; 10] =
     ["form", "forms", "kind", "kinds", "one", "ones", "sort", "sorts", "type", "types"];
+/// Words for what companies do, so that "who" before them asks for no person.
+const MAKES: [&str; 8] =
+    ["make", "makes", "made", "sell", "sells", "produce", "produces", "supplies"];
+/// Words that may follow the type that a question without a verb asks for.
+const PREPOSITIONS: &str = "about above after at before below between by for from in like not of on \
+                            over since that to under who whose with without";
+/// Number of first words of a question without a verb that may contain the type.
+const MAX_OPENING: usize = 4;
 /// Maximum number of words that are searched for the type.
 const MAX_SOUGHT: usize = 8;
 
@@ -39,17 +50,16 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     if candidates.len() < 2 || !base.stems.languages().has(Language::ENGLISH) {
         return Vec::new();
     }
-    let sought = sought_words(query);
-    if sought.is_empty() {
-        return Vec::new();
-    }
     let heads = base.derived(Heads::new);
     let types = |word: &str| -> Vec<TypeId> {
         let stem = base.stems.stem(word).into_owned();
         let named = (0u16..).zip(&heads.0).filter(|(_, heads)| heads.contains(&stem));
         named.map(|pair| TypeId(pair.0)).collect()
     };
-    let mut asked = first_head(&sought, types);
+    let mut asked = first_head(&sought_words(query), types);
+    if asked.is_empty() {
+        asked = types_of_opening(query, types);
+    }
     asked.retain(|kind| candidates.contains(kind));
     asked
 }
@@ -116,6 +126,35 @@ fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
         sought.push(word);
     }
     Some(sought)
+}
+
+/// Returns the types that the first words of a question name: people for "who", and the type of a
+/// plural before a preposition, as in "steel bottles under 20". Empty otherwise, and for "who
+/// makes" and the like, which companies do.
+fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<TypeId> {
+    let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
+    match words.as_slice() {
+        [who, verb, ..] if who == "who" => {
+            if MAKES.contains(&verb.as_ref()) {
+                Vec::new()
+            } else {
+                types(who)
+            }
+        }
+        words => {
+            let mut pairs = words.windows(2);
+            let heads = |pair: &[Cow<'_, str>]| {
+                let named = types(&pair[0]);
+                (pair[0].ends_with('s') && !named.is_empty())
+                    .then_some((named, pair[1].to_string()))
+            };
+            let found = pairs.find_map(heads);
+            found
+                .filter(|(_, next)| PREPOSITIONS.split(' ').any(|own| own == next))
+                .map(|(named, _)| named)
+                .unwrap_or_default()
+        }
+    }
 }
 
 /// Returns the types that the head of the first noun names; empty if no word names a type. `types`
@@ -185,6 +224,25 @@ mod tests {
             ("List fields of study, and drugs", "field_of_study"),
         ] {
             assert_eq!(asked(query), [expected], "{query}");
+        }
+    }
+
+    #[test]
+    fn the_opening_of_a_question_says_the_type_too() {
+        let types = |word: &str| match word {
+            "who" | "drivers" => vec![TypeId(0)],
+            "rooms" => vec![TypeId(1)],
+            _ => Vec::new(),
+        };
+        for (query, expected) in [
+            ("Who drives to Bonn?", 0),
+            ("rooms with a projector", 1),
+            ("Quiet small rooms of drivers", 1),
+        ] {
+            assert_eq!(types_of_opening(query, types), [TypeId(expected)], "{query}");
+        }
+        for query in ["who makes rooms", "rooms are rare", "a house with a view and rooms in it"] {
+            assert!(types_of_opening(query, types).is_empty(), "{query}");
         }
     }
 
