@@ -12,7 +12,8 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
 use agent_kb::{
-    NodeSet,
+    NodeId, NodeSet,
+    answer::AnswerValue,
     filter::{Condition, matching},
 };
 use agent_retrieve::{Answer, Detail, Filtered, check_query};
@@ -28,7 +29,7 @@ pub struct Request {
     /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// Search for this text
+    /// Search for this text; a node whose id or whole name it is comes first
     #[arg(value_name = "TEXT", required_unless_present = "query")]
     pub text: Option<String>,
     /// Instead of ranking for a text, search all nodes with an expression of fields, phrases,
@@ -104,6 +105,43 @@ pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<O
     Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))
 }
 
+/// Returns the nodes that meet the conditions and whose id is the whole text or, if there are none,
+/// the candidates whose name it is.
+fn called(base: &IndexedBase, text: &str, request: &Request) -> Result<Vec<NodeId>> {
+    let (kb, text) = (&base.kb, text.trim());
+    let mut nodes = if kb.has_keys() { kb.nodes_of_key(text) } else { Vec::new() };
+    if nodes.is_empty() {
+        let whole = text.to_lowercase();
+        nodes = base.entities.exact_mentions(text).into_iter().flat_map(|own| own.nodes).collect();
+        nodes.retain(|&node| {
+            kb.candidate_types().contains(&kb.node_type(node))
+                && kb.name(node).to_lowercase() == whole
+        });
+    }
+    if let Some(among) = filtered(base, &request.filter)? {
+        nodes.retain(|&node| among.contains(node));
+    }
+    Ok(nodes)
+}
+
+/// Puts nodes before all others of a ranking of at most `k` nodes, with the best score.
+fn put_first(answer: &mut Answer, first: Vec<NodeId>, k: usize) {
+    let AnswerValue::Nodes { nodes } = &mut answer.value else { return };
+    let score = nodes.first().map_or(1.0, |best| best.1);
+    for node in first.into_iter().rev() {
+        let place = nodes.iter().position(|(own, _)| *own == node);
+        place.map(|place| nodes.remove(place));
+        nodes.insert(0, (node, score));
+        let explained = place.filter(|place| *place < answer.explanations.len());
+        let own = explained.map(|place| answer.explanations.remove(place));
+        if own.is_some() || !answer.explanations.is_empty() {
+            answer.explanations.insert(0, own.unwrap_or_default());
+        }
+    }
+    nodes.truncate(k);
+    answer.explanations.truncate(k);
+}
+
 impl Perform for Request {
     const NAME: &'static str = "search";
     const SUMMARY: &'static str = "Rank the nodes of a dataset by relevance to a text";
@@ -120,6 +158,12 @@ impl Perform for Request {
         let text = check_query(self.text.as_deref().unwrap_or_default())?;
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let nodes = filtered(&base, &self.filter)?;
+        if nodes.as_ref().is_some_and(NodeSet::is_empty) {
+            let dataset = &self.dataset;
+            app.watch.notice(&format!(
+                "no node meets the conditions; `agent data facets {dataset}` shows their values"
+            ));
+        }
         let name = system_name(&self.system, &self.dataset, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
@@ -129,7 +173,8 @@ impl Perform for Request {
             system = Box::new(Filtered::new(system, base.clone(), nodes));
         }
         let detail = Detail { explained_count: if self.explain { k } else { 0 }, paths: false };
-        let answer = system.answer(text, k, detail)?;
+        let mut answer = system.answer(text, k, detail)?;
+        put_first(&mut answer, called(&base, text, self)?, k);
         unassisted(&answer, app);
         Ok(Reply { base, answer })
     }

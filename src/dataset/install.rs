@@ -273,6 +273,18 @@ impl Install {
         }
         let summary = Summary::compute(&kb, &queries.labelled);
         let derived_tenth = queries.derived_tenth;
+        if queries.drawn_splits {
+            let n = |split: &str| queries.splits.get(split).copied().unwrap_or_default();
+            let message = format!(
+                "no split/: drew {} training, {} validation and {} test questions; write \
+                 split/train.index, split/val.index and split/test.index to choose them",
+                n("train"),
+                n("val"),
+                n("test")
+            );
+            let (file, count) = ("qa.csv".to_owned(), queries.n_queries);
+            self.repairs.push(Repair { file, kind: "splits", count, message });
+        }
         let record = BaseRecord {
             format_version: FORMAT_VERSION,
             title: manifest.title,

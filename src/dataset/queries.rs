@@ -36,6 +36,8 @@ const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
 const VALUE_COLUMN: &str = "answer_value";
 /// Names of the splits of a base; no query is in two of these splits.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
+/// Minimum number of queries of which splits are drawn if there are no split files.
+const MIN_DRAWN: usize = 4;
 /// Names of the files that define the test split: the questions with answers, and the query ids of
 /// the split.
 pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
@@ -455,6 +457,8 @@ pub(super) struct StoredQueries {
     /// Whether the split `test-0.1` is the first tenth of the test split, because it has no file of
     /// its own.
     pub(super) derived_tenth: bool,
+    /// Whether the splits were drawn, because there are no split files.
+    pub(super) drawn_splits: bool,
     /// The queries of all query files.
     pub(super) labelled: Vec<LabelledQuery>,
 }
@@ -543,6 +547,12 @@ pub(super) fn import_queries(
             test = members;
         }
     }
+    if !sources.splits.exists() && scope.ids.len() >= MIN_DRAWN {
+        for (split, members) in SPLIT_NAMES.into_iter().zip(drawn(&scope.ids)) {
+            stored.add_split(split, &members, target)?;
+        }
+        stored.drawn_splits = true;
+    }
     let path = sources.splits.join(format!("{TENTH_NAME}.index"));
     if path.exists() {
         let ids = test.into_iter().collect();
@@ -556,6 +566,20 @@ pub(super) fn import_queries(
     sync_dir(target)?;
     watch.report(Phase::Queries, total, total)?;
     Ok(stored)
+}
+
+/// Draws a half of the queries for training, a quarter for validation and the rest for testing.
+/// The order of a hash decides, so that equal ids are drawn equally on every computer.
+fn drawn(ids: &HashSet<i64>) -> [Vec<i64>; 3] {
+    let mut order: Vec<i64> = ids.iter().copied().collect();
+    order.sort_by_cached_key(|id| (*blake3::hash(&id.to_le_bytes()).as_bytes(), *id));
+    let n_train = order.len().div_ceil(2);
+    let test = order.split_off(n_train + (order.len() - n_train).div_ceil(2));
+    let validation = order.split_off(n_train);
+    [order, validation, test].map(|mut ids| {
+        ids.sort_unstable();
+        ids
+    })
 }
 
 /// Queries that a split file may refer to.

@@ -528,7 +528,7 @@ fn part_of_date(text: &str) -> Option<String> {
     match (parts.next()?, parts.next(), parts.next()) {
         (year, None, None) if is_number(year, 4) => Some(year.to_owned()),
         (year, Some(month), None) if is_number(year, 4) && is_number(month, 2) => {
-            Some(text.to_owned())
+            ("01"..="12").contains(&month).then(|| text.to_owned())
         }
         _ => date(text),
     }
@@ -594,8 +594,10 @@ mod tests {
         );
         let error = found(&kb, &["type=ticket,nope"]).unwrap_err().to_string();
         assert_eq!(error, "no type \"nope\"; the types are site, ticket");
-        let error = found(&kb, &["priority>low"]).unwrap_err().to_string();
-        assert!(error.contains("neither a number nor a date"), "{error}");
+        for condition in ["priority>low", "created>=2025-13"] {
+            let error = found(&kb, &[condition]).unwrap_err().to_string();
+            assert!(error.contains("neither a number nor a date"), "{error}");
+        }
         assert!(found(&kb, &["hours=1"; 21]).is_err());
     }
 

@@ -28,6 +28,23 @@ fn the_best_node_comes_first_with_all_keys() {
 }
 
 #[test]
+fn an_id_or_a_whole_name_finds_its_node_first() {
+    let world = World::new();
+    let dir = world.path("courses");
+    std::fs::create_dir(&dir).unwrap();
+    let text = "code,title,after\nGEO-1,Hydrology,\nGEO-2,Rivers,GEO-1\nGEO-3,Hydrology of hydrology,GEO-1\n";
+    std::fs::write(dir.join("courses.csv"), text).unwrap();
+    world.run(["data", "import", "--name", "uni", "--from", &dir.display().to_string()]).done();
+    world.run(["index", "uni"]).done();
+    for (text, first) in [("GEO-2", "GEO-2"), ("hydrology", "GEO-1")] {
+        let hits = world.run(["search", "uni", text, "--json"]).json_lines();
+        assert_eq!(hits[0]["key"], first, "{text}");
+    }
+    let explained = world.run(["search", "uni", "GEO-2", "--explain"]).done();
+    assert!(explained.contains("Rivers"), "{explained}");
+}
+
+#[test]
 fn systems_that_need_a_part_say_which_and_work_once_it_is_there() {
     let world = World::indexed();
     let parts = [

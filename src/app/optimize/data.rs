@@ -33,10 +33,9 @@ impl Data {
             let indexed = dataset::open(&dataset, app)?;
             dataset.base = synthesize::for_base(&dataset.base, &indexed, app)?;
         } else if !has_questions {
-            return no_questions(&dataset.base.name);
-        } else if request.synthesize {
-            let name = &dataset.base.name;
-            app.watch.notice(&format!("\"{name}\" already has questions, which are used"));
+            return no_questions(&dataset.base.name, app);
+        } else {
+            note_own_questions(&dataset.base.name, request, app);
         }
         // Fail on missing queries before building an index.
         let (train, validation) = queries(&dataset.base)?;
@@ -90,8 +89,23 @@ pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQu
     Ok((train, validation))
 }
 
+/// Notes that a dataset's own questions are used if the request asks to make some.
+pub(super) fn note_own_questions(name: &str, request: &Request, app: &App) {
+    if request.synthesize {
+        app.watch.notice(&format!("\"{name}\" already has questions, which are used"));
+    }
+}
+
 /// Returns the error that the dataset has no labelled questions, with advice.
-pub(super) fn no_questions<T>(name: &str) -> Result<T> {
+pub(super) fn no_questions<T>(name: &str, app: &App) -> Result<T> {
+    if let Ok(Some(pending)) = app.home.pending_version(name)
+        && pending.record.n_queries > 0
+    {
+        return Err(anyhow!(
+            "\"{name}\" has no labelled questions before its new import is indexed"
+        ))
+        .hint(format!("run `agent index {name}`"));
+    }
     Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
         "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \
          own in qa.csv and split/ and import it again"

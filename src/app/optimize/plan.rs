@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Request,
-    data::{no_questions, queries},
+    data::{no_questions, note_own_questions, queries},
     model::{Described, Start, new_actors, unasked},
     run::{STEPS, config, options},
 };
@@ -60,9 +60,10 @@ pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
     if base.record.n_queries == 0 {
         return match request.synthesize {
             true => Ok(Forecast::Questions { dataset, synthetic_questions: synthesize::QUERIES }),
-            false => no_questions(&base.name),
+            false => no_questions(&base.name, app),
         };
     }
+    note_own_questions(&base.name, request, app);
     let (train, validation) = queries(&base)?;
     let actors = new_actors(request, app)?;
     let llm = match actors.llm {

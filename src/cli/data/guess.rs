@@ -40,8 +40,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     write(&place, &text, args.force)?;
     let source = args.source.display();
     let shown = place.display();
+    let own = args.source.join(MAPPING_FILE);
+    let mapping = if place == own { String::new() } else { format!(" --mapping {shown}") };
     ctx.watch.notice(&format!(
-        "wrote {shown}: edit it, then `agent data import --name N --from {source}`"
+        "wrote {shown}: edit it, then `agent data import --name N --from {source}{mapping}`"
     ));
     Ok(Exit::Done)
 }

@@ -49,14 +49,15 @@ pub struct Reading {
     pub missing: Option<Vec<String>>,
 }
 
-/// A change that an import made to the cells of a table.
+/// A change that an import made to the cells of a table, or splits that it drew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// Name of the file; in a database, followed by the name of the table.
     pub file: String,
-    /// Kind of change: `encoding`, `missing`, `numbers` or `dates`.
+    /// Kind of change: `encoding`, `missing`, `numbers`, `dates` or `splits`.
     pub kind: &'static str,
-    /// Number of changed cells; 0 if the change concerns the whole file or column.
+    /// Number of changed cells or divided questions; 0 if the change concerns the whole file or
+    /// column.
     pub count: u64,
     /// Description of the change, for display.
     pub message: String,

@@ -86,6 +86,8 @@ const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 const MIN_DISTINCT: usize = 2;
 /// Minimum number of distinct values of a column of numbers that links without a matching name.
 const MIN_NUMBERS: usize = 5;
+/// Minimum share of its values that must be ids.
+const MIN_FAR_SHARE: f64 = 0.9;
 /// The least of the ids to which such a column links is more than this multiple of their number.
 const FAR_FROM_ZERO: f64 = 5.0;
 /// Added to the score of a link to the same table.
@@ -577,7 +579,11 @@ fn likelihood(
     let is_text = column.has_texts && n_values >= MIN_DISTINCT;
     let is_far = || {
         let least = entry.column(entry.id.as_deref()?)?.least?;
-        Some(share == 1.0 && n_values >= MIN_NUMBERS && least > ids.len() as f64 * FAR_FROM_ZERO)
+        Some(
+            share >= MIN_FAR_SHARE
+                && n_values >= MIN_NUMBERS
+                && least > ids.len() as f64 * FAR_FROM_ZERO,
+        )
     };
     let is_far = !column.has_texts && !column.is_date && is_far() == Some(true);
     let bonus = match () {

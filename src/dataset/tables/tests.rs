@@ -147,6 +147,23 @@ fn csv_a_database_and_json_lines_of_one_base_are_one_base() {
 }
 
 #[test]
+fn questions_without_splits_are_divided() {
+    let (dir, home) = home();
+    csv_tables(dir.path());
+    fs::remove_dir_all(dir.path().join("split")).unwrap();
+    let queries: String = (1..10).map(|id| format!("{id},steel {id},[SKU-1]\n")).collect();
+    fs::write(dir.path().join("qa.csv"), format!("id,query,answer_ids\n{queries}")).unwrap();
+    let report = imported(dir.path(), &home);
+    let n = |split| load_split(&report.base, &split).unwrap().len();
+    assert_eq!((n(Split::Train), n(Split::Val), report.base.record.splits["test"]), (5, 2, 2));
+    let told = report.repairs.iter().find(|repair| repair.kind == "splits").unwrap();
+    assert!(told.message.contains("drew 5 training, 2 validation and 2 test"), "{told:?}");
+    // The same questions are drawn again.
+    let drawn = report.base.record.query_files.clone();
+    assert_eq!(imported(dir.path(), &home).base.record.query_files, drawn);
+}
+
+#[test]
 fn a_guess_is_written_edited_and_read_again() {
     let (dir, _) = home();
     csv_tables(dir.path());

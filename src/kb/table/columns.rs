@@ -28,10 +28,8 @@ const MAX_DISTINCT: f64 = 0.4;
 const FEW_DISTINCT: usize = 12;
 /// Maximum mean length of the values of a category, in bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
-/// Maximum number of distinct values, as a share of the number of sampled values, of a category
-/// whose values have a mean length of at most [`MAX_SHORT_BYTES`], such as cities.
-const MAX_DISTINCT_SHORT: f64 = 0.9;
-/// See [`MAX_DISTINCT_SHORT`].
+/// Maximum mean length of short values such as cities, in bytes; for them, [`MAX_DISTINCT`] is 0.9
+/// and [`FEW_DISTINCT`] 50.
 const MAX_SHORT_BYTES: usize = 20;
 /// Separator of the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
@@ -188,8 +186,11 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let counted = counted(kind, &filled);
     let n: usize = counted.iter().map(|(_, n)| n).sum();
     let bytes: usize = counted.iter().map(|(text, n)| text.len() * n).sum();
-    let most = if bytes <= MAX_SHORT_BYTES * n { MAX_DISTINCT_SHORT } else { MAX_DISTINCT };
-    let few = counted.len() <= FEW_DISTINCT.max((most * n as f64) as usize);
+    let (most, few) = match bytes <= MAX_SHORT_BYTES * n {
+        true => (0.9, 50),
+        false => (MAX_DISTINCT, FEW_DISTINCT),
+    };
+    let few = counted.len() <= few.max((most * n as f64) as usize);
     if n > 0 && few && bytes <= MAX_CATEGORY_BYTES * n {
         return (kind, None);
     }
