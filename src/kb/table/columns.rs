@@ -159,7 +159,7 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
         }
         let most = units.iter().max_by_key(|(_, n)| **n);
         let is_flag = || {
-            let has = |flag: &str| filled.iter().any(|text| *text == flag);
+            let has = |flag: &str| filled.contains(&flag);
             [["0", "1"], ["0.0", "1.0"]].iter().any(|[no, yes]| {
                 has(no) && has(yes) && filled.iter().all(|text| text == no || text == yes)
             })
