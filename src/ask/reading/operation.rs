@@ -259,6 +259,7 @@ impl Reading<'_> {
             return missing(format!("{name:?} holds texts, which are not searched"));
         }
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
+            self.refuse_form_of_all(at, field)?;
             parts.filters.push((at, Test::Filled { column: self.field_column(field) }));
         }
         Ok(())
@@ -405,9 +406,11 @@ impl Reading<'_> {
         behind.is_some_and(|behind| self.described(behind) == Some(at))
     }
 
-    /// Whether a mention follows `by` or a phrase such as `which` or `each`.
+    /// Whether a mention follows `by` or a phrase such as `which` or `each`, but not `who`: `guests
+    /// who get the newsletter`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
-        self.cue_beside(at, -1) == Some(Cue::Which) || self.follows_by(at)
+        let which = self.beside(at, -1).filter(|before| self.cue(*before) == Some(Cue::Which));
+        which.is_some_and(|which| self.said_at(which) != "who") || self.follows_by(at)
     }
 
     /// Whether a mention follows `by` or `each`, with or without an article.
@@ -724,6 +727,7 @@ impl Reading<'_> {
             return Ok(function);
         }
         if let Some((high, names)) = self.extreme() {
+            self.refuse_length_of_date(&self.columns[column])?;
             // `the most recent` is not the highest number of hours.
             let is_called = |field: FieldId| self.schema.is_called(self.schema.field(field), names);
             if let (false, ColumnSpec::Field(field)) = (names.is_empty(), &self.columns[column])

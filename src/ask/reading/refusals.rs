@@ -2,7 +2,10 @@
 //! that ignore a part of their question.
 
 use agent_ground::words::fold;
-use agent_kb::{FieldId, table::ColumnKind};
+use agent_kb::{
+    FieldId,
+    table::{ColumnKind, ColumnSpec},
+};
 
 use crate::{
     AskError,
@@ -53,6 +56,42 @@ impl Reading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses another form of the name of a field that all rows have: tickets that are still open,
+    /// where `opened` is a date of every ticket.
+    pub(super) fn refuse_form_of_all(&self, at: usize, field: FieldId) -> Result<(), AskError> {
+        let sample = self.schema.sample(self.rows, field);
+        let are_all = sample.is_some_and(|sample| sample.filled == sample.seen);
+        let words = &self.schema.field(field).words;
+        let mut said = self.mentions.said(at).iter();
+        let is_known =
+            said.any(|own| words.contains(&own.word) || self.schema.is_of_relation(&own.stem));
+        match are_all && !is_known {
+            true => missing(format!(
+                "every {} has {:?}, so that {:?} says something else",
+                self.kb.type_name(self.rows),
+                self.kb.field_name(field),
+                self.said_at(at)
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses the longest or shortest of dates, which are points in time.
+    pub(super) fn refuse_length_of_date(&self, column: &ColumnSpec) -> Result<(), AskError> {
+        let is_length =
+            |(at, _): &(usize, Cue)| ["longest", "shortest"].contains(&self.said_at(*at).as_str());
+        let ColumnSpec::Field(field) = column else { return Ok(()) };
+        let is_date = matches!(self.kind_of(*field), Some(ColumnKind::Date | ColumnKind::Year));
+        match self.cues(false).find(is_length).filter(|_| is_date) {
+            Some((at, _)) => missing(format!(
+                "{:?} is a point in time; ask for the earliest or latest instead of the {}",
+                self.kb.field_name(*field),
+                self.said_at(at)
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a question for rows with and without something, which are two groups.

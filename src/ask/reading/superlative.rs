@@ -51,6 +51,9 @@ impl Reading<'_> {
             Some(spec) => Some(self.column(spec)),
             None => parts.measures.first().map(|(_, column)| *column),
         };
+        if let Some(column) = column {
+            self.refuse_length_of_date(&self.columns[column])?;
+        }
         let extreme = if high { Function::Max } else { Function::Min };
         match (asked, column) {
             (Asked::Group(group), Some(column)) => {

@@ -26,7 +26,7 @@ use crate::{
     links,
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
-        mapping::{relation_of, singular, without_id},
+        mapping::{relation_of, singular, without_id, without_number},
         rows::{Table, file_name, is_table, unsupported_hint},
         sqlite::Reference,
     },
@@ -317,8 +317,9 @@ impl TableFacts {
     /// values of such a column are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
         let own_names = [&self.node_type, &singular(&snake(&self.table.stem()))];
+        let stem = without_id(name).or_else(|| without_number(name));
         PLAIN_ID_NAMES.contains(&snake(name).as_str())
-            || without_id(name).is_some_and(|stem| own_names.contains(&&stem))
+            || stem.is_some_and(|stem| own_names.contains(&&stem))
     }
 
     /// Returns the name of the column with the ids: the given or declared column, otherwise a
@@ -566,12 +567,24 @@ fn likelihood(
     // ids.
     let (share, separator, n_values) =
         id_readings.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    let stem = without_id(name).unwrap_or_else(|| snake(name));
-    let stem = singular(&stem);
+    let named = without_id(name).or_else(|| without_number(name));
+    let whole = named.clone().unwrap_or_else(|| snake(name));
+    let stem = singular(&whole);
+    // `max_guests` is a number of guests, and no id of one.
+    if named.is_none() && !column.has_texts && separator.is_none() && stem != whole {
+        return None;
+    }
     let names = [entry.node_type.clone(), singular(&snake(&entry.table.stem()))];
     // Of two tables with the same ids, the table with fewer ids links to the other.
     let is_lesser = !is_id || column.values.len() < ids.len();
-    let same_id = is_lesser && entry.id.as_ref().is_some_and(|id| id == name && snake(id) != "id");
+    // `mechanic_staff_no` holds ids of the table whose ids are in `staff_no`.
+    let is_id_of = |id: &String| {
+        let id = snake(id);
+        let own = snake(name);
+        !PLAIN_ID_NAMES.contains(&id.as_str())
+            && (own == id || own.strip_suffix(&id).is_some_and(|rest| rest.ends_with('_')))
+    };
+    let same_id = is_lesser && entry.id.as_ref().is_some_and(is_id_of);
     let is_named = names.contains(&stem) || same_id;
     let ends = names.iter().any(|entry| stem.ends_with(&format!("_{entry}")));
     let [named, ending, bare] = MIN_KNOWN_SHARE;

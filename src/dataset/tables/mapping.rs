@@ -412,10 +412,10 @@ impl std::str::FromStr for EdgesTable {
     }
 }
 
-/// Returns the name of the relation for a column of ids: `has_brand` for `brand_id`, but
-/// `also_bought` for `also_bought`.
+/// Returns the name of the relation for a column of ids: `has_brand` for `brand_id`, `has_job` for
+/// `job_no`, but `also_bought` for `also_bought`.
 pub(super) fn relation_of(column: &str) -> String {
-    match without_id(column) {
+    match without_id(column).or_else(|| without_number(column)) {
         Some(stem) => format!("has_{stem}"),
         None => snake(column),
     }
@@ -433,6 +433,14 @@ pub(super) fn without_id(column: &str) -> Option<String> {
     let name = snake(column);
     let suffixes = ["_ids", "_id", "_keys", "_key", "_refs", "_ref", "_codes", "_code", "_fk"];
     let stem = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    (!stem.is_empty()).then(|| stem.to_owned())
+}
+
+/// Returns the stem of a column name that ends with a word for a number, which may be an id: `job`
+/// for `job_no`; `None` for other names.
+pub(super) fn without_number(column: &str) -> Option<String> {
+    let name = snake(column);
+    let stem = ["_no", "_nr", "_number"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
     (!stem.is_empty()).then(|| stem.to_owned())
 }
 
@@ -467,8 +475,8 @@ mod tests {
             ["brand_id", "brand_id", "sku", "a_b"]
         );
         assert_eq!(
-            ["brand_id", "alsoBought", "_id"].map(relation_of),
-            ["has_brand", "also_bought", "id"]
+            ["brand_id", "alsoBought", "_id", "Job No."].map(relation_of),
+            ["has_brand", "also_bought", "id", "has_job"]
         );
     }
 

@@ -810,16 +810,21 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
 fn rows_that_are_the_same_and_ids_far_from_zero_do_not_mislead_the_guess() {
     let (dir, _) = home();
     let staff: String = (1001..1031).map(|id| format!("{id},Dean {id}\n")).collect();
-    let course = |n: u32| format!("C{n},Course {n},{},{}\n", 1001 + n % 30, n % 9);
+    let course = |n: u32| format!("C{n},Course {n},{},{},{}\n", 1001 + n % 30, n % 9, 1 + n % 6);
     let courses: String = (0..60).map(course).collect();
     let staff = format!("no,name\n{staff}1001,Dean 1001\n1002,Dean 1002\n1003,Dean 1003\n");
-    let courses = format!("code,title,lecturer,credits\n{courses}");
-    write(dir.path(), &[("staff.csv", &staff), ("courses.csv", &courses)]);
+    let courses = format!("code,title,lecturer,credits,max_guests\n{courses}");
+    let guests: String = (1..9).map(|n| format!("{n},Guest {n},C{n}\n")).collect();
+    let guests = format!("guest_no,name,first_code\n{guests}");
+    let files = [("staff.csv", &staff), ("courses.csv", &courses), ("guests.csv", &guests)];
+    write(dir.path(), &files.map(|(name, text)| (name, text.as_str())));
     assert_eq!(
         guess_of(dir.path()).unwrap().mapping.lines(),
         [
-            "courses.csv: one course per row: id code, name title, fields credits, \
+            "courses.csv: one course per row: id code, name title, fields credits max_guests, \
              lecturer -lecturer-> staff",
+            "guests.csv: one guest per row: id guest_no, name name, \
+             first_code -has_first-> course",
             "staff.csv: one staff per row: id no, name name",
         ]
     );
