@@ -105,9 +105,9 @@ pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<O
     Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))
 }
 
-/// Returns the nodes that meet the conditions and whose id is the whole text or, if there are none,
-/// the candidates whose name it is.
-fn called(base: &IndexedBase, text: &str, request: &Request) -> Result<Vec<NodeId>> {
+/// Returns the nodes of `among` (all if `None`) whose id is the whole text or, if no node has it,
+/// the candidates whose name it is; ascending.
+fn called(base: &IndexedBase, text: &str, among: Option<&NodeSet>) -> Vec<NodeId> {
     let (kb, text) = (&base.kb, text.trim());
     let mut nodes = if kb.has_keys() { kb.nodes_of_key(text) } else { Vec::new() };
     if nodes.is_empty() {
@@ -118,17 +118,15 @@ fn called(base: &IndexedBase, text: &str, request: &Request) -> Result<Vec<NodeI
                 && kb.name(node).to_lowercase() == whole
         });
     }
-    if let Some(among) = filtered(base, &request.filter)? {
-        nodes.retain(|&node| among.contains(node));
-    }
-    Ok(nodes)
+    nodes.retain(|&node| among.is_none_or(|among| among.contains(node)));
+    nodes
 }
 
 /// Puts nodes before all others of a ranking of at most `k` nodes, with the best score.
 fn put_first(answer: &mut Answer, first: Vec<NodeId>, k: usize) {
     let AnswerValue::Nodes { nodes } = &mut answer.value else { return };
     let score = nodes.first().map_or(1.0, |best| best.1);
-    for node in first.into_iter().rev() {
+    for node in first.into_iter().take(k).rev() {
         let place = nodes.iter().position(|(own, _)| *own == node);
         place.map(|place| nodes.remove(place));
         nodes.insert(0, (node, score));
@@ -164,6 +162,7 @@ impl Perform for Request {
                 "no node meets the conditions; `agent data facets {dataset}` shows their values"
             ));
         }
+        let first = called(&base, text, nodes.as_ref());
         let name = system_name(&self.system, &self.dataset, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;
@@ -174,7 +173,7 @@ impl Perform for Request {
         }
         let detail = Detail { explained_count: if self.explain { k } else { 0 }, paths: false };
         let mut answer = system.answer(text, k, detail)?;
-        put_first(&mut answer, called(&base, text, self)?, k);
+        put_first(&mut answer, first, k);
         unassisted(&answer, app);
         Ok(Reply { base, answer })
     }

@@ -603,7 +603,7 @@ fn likelihood(
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
         // Any number may be an id by chance, so a column of numbers links only if its name suggests
-        // ids, or all of them are ids far from zero.
+        // ids, or nearly all of them are ids far from zero.
         () if is_id && (name_suggests_ids(name) || !is_lesser) => return None,
         () if (is_text || refers || is_far) && share >= bare => 1.0,
         () => return None,
