@@ -327,8 +327,7 @@ fn in_stock(tokens: &[Token], field: &Words) -> Option<usize> {
         [place @ ("in" | "on"), noun, ..] => (2, [place, noun]),
         _ => return None,
     };
-    let mut pairs = field.words.windows(2).skip(1);
-    pairs.any(|own| own == pair).then_some(n)
+    field.words.windows(2).any(|own| own == pair).then_some(n)
 }
 
 /// One question, with the base and the schema that its words are looked up in.

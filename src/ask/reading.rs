@@ -158,8 +158,8 @@ pub(crate) fn read(
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
     let read = match reading.plan_of_any(kinds) {
-        // A number does not answer whether something is so.
-        _ if !computes && reading.is_yes_no() => Err(AskError::NoTable),
+        // A number does not answer who it was, or whether something is so.
+        _ if !computes && (asks_who || reading.is_yes_no()) => Err(AskError::NoTable),
         Ok(Plan { operation: Operation::Compare { .. }, .. }) if may_list => Err(AskError::NoTable),
         read => read,
     };
