@@ -29,7 +29,7 @@ pub struct Request {
     /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// Search for this text; a node whose id or whole name it is comes first
+    /// Search for this text; by default, a node whose id or whole name it is comes first
     #[arg(value_name = "TEXT", required_unless_present = "query")]
     pub text: Option<String>,
     /// Instead of ranking for a text, search all nodes with an expression of fields, phrases,
@@ -162,7 +162,11 @@ impl Perform for Request {
                 "no node meets the conditions; `agent data facets {dataset}` shows their values"
             ));
         }
-        let first = called(&base, text, nodes.as_ref());
+        let first = match self.system == SYSTEM {
+            true => called(&base, text, nodes.as_ref()),
+            // Other systems are searched to see how they rank.
+            false => Vec::new(),
+        };
         let name = system_name(&self.system, &self.dataset, app)?;
         let is_asked = !systems::request_bounds(&name, Effort::None)?.is_empty();
         let llm = llm::open_if_configured(&self.llm, is_asked, app)?;

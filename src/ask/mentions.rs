@@ -11,7 +11,7 @@ use std::{borrow::Cow, cmp::Reverse, ops::Range};
 use self::{settle::settle, tokens::tokens};
 use crate::{
     lexicon::{
-        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
+        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler, is_person,
         number_word, same_sort, synonyms,
     },
     schema::{FieldValue, Schema, Words, types_of, words_of},
@@ -307,14 +307,16 @@ fn find_rare_values(schema: &Schema, all: &mut [Mention]) {
 }
 
 /// Returns the number of words in a name if the tokens begin with these words; the last one may
-/// have a plural `s`. `None` otherwise.
+/// have a plural `s`, and a noun for people or things may lack the name's. `None` otherwise.
 fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let (last, begin) = name.split_last()?;
     let said = tokens.get(..name.len())?;
     let (end, start) = said.split_last()?;
     let same = start.iter().zip(begin).all(|(token, word)| token.word == *word);
     let is_plural = |one: &str, other: &str| one.strip_suffix('s') == Some(other);
-    let plural = is_plural(&end.word, last) || is_plural(last, &end.word);
+    // `author` for `authors`, but `write` is a verb, and no noun for `writes`.
+    let is_noun = || is_person(&end.word) || same_sort(&end.word).next().is_some();
+    let plural = is_plural(&end.word, last) || is_plural(last, &end.word) && is_noun();
     (same && (end.word == *last || plural)).then_some(name.len())
 }
 
