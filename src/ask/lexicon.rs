@@ -458,7 +458,8 @@ const PEOPLE: &str = "\
     author person people user customer employee director actor artist member student scientist \
     researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
     nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew \
-    lecturer professor instructor";
+    lecturer professor instructor tutor trainer coach mechanic technician engineer manager clerk \
+    cook pilot lawyer";
 
 /// Whether a word in the name of a type indicates that its nodes are people.
 pub(crate) fn is_person(word: &str) -> bool {

@@ -4,7 +4,7 @@
 use agent_ground::words::fold;
 use agent_kb::{
     FieldId,
-    table::{ColumnKind, ColumnSpec},
+    table::{ColumnKind, ColumnSpec, value::quantity},
 };
 
 use crate::{
@@ -13,8 +13,8 @@ use crate::{
     mentions::{Thing, What},
     missing,
     plan::{Change, Operation},
-    reading::{Reading, operation::Parts},
-    schema::types_of,
+    reading::{LOOKED_AT, Reading, numbers::is_year, operation::Parts},
+    schema::{sampled, types_of},
 };
 
 /// Words that may refer to the whole base although they are names of fields.
@@ -83,7 +83,12 @@ impl Reading<'_> {
         let is_length =
             |(at, _): &(usize, Cue)| ["longest", "shortest"].contains(&self.said_at(*at).as_str());
         let ColumnSpec::Field(field) = column else { return Ok(()) };
-        let is_date = matches!(self.kind_of(*field), Some(ColumnKind::Date | ColumnKind::Year));
+        let texts = sampled(self.kb, self.rows, LOOKED_AT).map(|node| self.kb.field(node, *field));
+        let mut numbers = texts.flatten().filter_map(quantity);
+        let is_date = match self.kind_of(*field) {
+            Some(ColumnKind::Number) => numbers.all(|quantity| is_year(quantity.number)),
+            kind => matches!(kind, Some(ColumnKind::Date | ColumnKind::Year)),
+        };
         match self.cues(false).find(is_length).filter(|_| is_date) {
             Some((at, _)) => missing(format!(
                 "{:?} is a point in time; ask for the earliest or latest instead of the {}",
