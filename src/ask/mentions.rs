@@ -662,12 +662,12 @@ impl Reader<'_> {
             }
             // `shipped` is the date of that name, and no city or company to which one ships.
             let has_word = |name: &Words| name.words.contains(&token.word);
-            let is_worded = |(field, _): &(FieldId, f32)| has_word(self.schema.field(*field));
+            let has_own = |(field, _): &(FieldId, f32)| has_word(self.schema.field(*field));
             let is_worded = said.len() == 1
-                && fields.iter().any(is_worded)
+                && fields.iter().any(has_own)
                 && !self.schema.types.iter().any(has_word);
             if is_worded {
-                fields.retain(|(field, _)| has_word(self.schema.field(*field)));
+                fields.retain(has_own);
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {

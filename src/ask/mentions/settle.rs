@@ -161,9 +161,7 @@ impl<'a> Around<'a> {
             _ => None,
         }
     }
-}
 
-impl Around<'_> {
     /// Whether a word is a verb made from the name of a type: `ordered` from `order`.
     fn is_verb(&self, kind: TypeId, said: &str) -> bool {
         let name = self.schema.types.get(usize::from(kind.0));

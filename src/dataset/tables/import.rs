@@ -302,10 +302,9 @@ fn each_row(
 
 impl Import<'_> {
     /// Returns the ends of the edges that the rows of a table of nodes are too.
-    fn ends_of<'b>(&'b self, spec: &NodesTable) -> impl Iterator<Item = &'b End> {
-        let (file, table) = (spec.file.clone(), spec.table.clone());
-        let own = self.edges.iter().filter(move |one| one.file == file && one.table == table);
-        own.flat_map(|one| [&one.source, &one.target])
+    fn ends_of(&self, spec: &NodesTable) -> impl Iterator<Item = &End> {
+        let is_same = |one: &&EdgesTable| one.file == spec.file && one.table == spec.table;
+        self.edges.iter().filter(is_same).flat_map(|one| [&one.source, &one.target])
     }
 
     /// Whether the rows of a table of nodes are edges too.
@@ -326,6 +325,7 @@ impl Import<'_> {
             spec.relations.iter().map(|link| link.column.as_str()).collect();
         // A duplicate id does not make the type incomplete, because its node exists.
         let (before, mut n_twice) = (problems.count(), 0);
+        let n_nodes = self.graph.writer.n_nodes();
         each_row(table, problems, report, &mut |problems, n, row| {
             let is_new = self.node(spec, n, &row, &linking).map_err(|error| {
                 error.map(|fault| {
@@ -342,6 +342,9 @@ impl Import<'_> {
             }
             Ok(())
         })?;
+        if self.graph.writer.n_nodes() > n_nodes && !self.is_linking(spec) {
+            self.answer_types.insert(spec.node_type.clone());
+        }
         if problems.count() > before + n_twice {
             self.incomplete_types.insert(spec.node_type.clone());
         }
@@ -399,9 +402,6 @@ impl Import<'_> {
         };
         let node = self.graph.push_node(Some(&key), &content)?;
         self.ids.insert(&spec.node_type, &key, node);
-        if !self.answer_types.contains(&spec.node_type) && !self.is_linking(spec) {
-            self.answer_types.insert(spec.node_type.clone());
-        }
         self.rows.resize(node as usize, 0);
         self.rows.push(row.digest());
         Ok(true)

@@ -120,7 +120,8 @@ impl Column {
         if text.starts_with('[') && text.ends_with(']') {
             self.observe_list(value);
         }
-        self.has_untruth |= !TRUTHS.as_flattened().contains(&category(&text).as_str());
+        self.has_untruth =
+            self.has_untruth || !TRUTHS.as_flattened().contains(&category(&text).as_str());
         if let Some(is_sure) = grouped_number(&text) {
             self.grouped += 1;
             self.is_grouped |= is_sure;
