@@ -227,8 +227,8 @@ impl Request {
         Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
     }
 
-    /// Answers a question that asks for nodes with the bundle of the request. Without a bundle,
-    /// returns `error`: why no table answers the question.
+    /// Answers a question that asks for nodes, with the bundle of the request. Without a bundle,
+    /// fails with `error`, which states why no table answers the question.
     fn by_bundle(
         &self,
         question: &str,

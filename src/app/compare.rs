@@ -21,7 +21,7 @@ use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, Detail, Retriever, check_query};
 use agent_systems::choices;
 
-/// How many systems a request may compare.
+/// Allowed number of systems in a request.
 const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// A question, and the systems to compare on it.

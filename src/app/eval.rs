@@ -224,7 +224,7 @@ impl Request {
     }
 
     /// Returns the data that the results of all systems have in common. If the test split is among
-    /// the splits, counts that it was opened: call this just before measuring.
+    /// the splits, counts an opening of it; call this just before measuring.
     fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> About {
         let is_test = test_split::is_among(&self.splits);
         About {

@@ -70,8 +70,8 @@ impl Group<'_> {
         groups.filter(|group| group.n > 0).collect()
     }
 
-    /// Returns the lines of the program that lost answers, counted from 1, each with its losses in
-    /// words. Gains are averaged over `n` queries.
+    /// Returns the number (from 1) of each line of the program that lost answers, with a
+    /// description of its losses. Gains are averaged over `n` queries.
     pub fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
         self.causes.iter().chain(&self.within).filter_map(move |cause| {
             let gain = points(cause.gain, n);

@@ -339,8 +339,8 @@ fn full_path(dir: &Path) -> Result<PathBuf> {
     Ok(is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))?)
 }
 
-/// Opens an embedder with its cache of vectors, emptied first if `drop_cache`. Returns `None` for
-/// the built-in embedder and for imported vectors, which are not opened here.
+/// Opens an embedder with its cache of vectors; empties the cache first if `drop_cache` is set.
+/// Returns `None` for the built-in embedder and for imported vectors, which are not opened here.
 fn open(
     choice: &EmbedderChoice,
     drop_cache: bool,

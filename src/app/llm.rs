@@ -209,8 +209,8 @@ fn opened(
     Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
 }
 
-/// Opens the configured language model only to look at its settings and prompts: needs no key, and
-/// refuses every request.
+/// Opens the configured language model only for its settings and prompts; needs no key, and refuses
+/// every request.
 ///
 /// # Errors
 /// If no model is configured, or settings or prompts are invalid.
@@ -223,7 +223,7 @@ pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     Ok(Opened::without_stores(assistant, settings.limits.at_a_time))
 }
 
-/// A model that refuses every request; the text says why.
+/// A model that refuses every request; holds the reason.
 struct Unasked(String);
 
 impl Model for Unasked {

@@ -247,8 +247,8 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     Err(anyhow!("there is no file or run {name:?}")).hint(known(&name, &dirs))
 }
 
-/// Returns a hint for a run name that does not exist: the most similar name of a run, or else the
-/// names of the runs, the last first.
+/// Returns a hint for a run name that does not exist: the most similar run name or, if none is
+/// similar, the names of the runs in descending order.
 fn known(name: &str, dirs: &[PathBuf]) -> String {
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
     if names.is_empty() {

@@ -25,10 +25,10 @@ pub fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
     Ok(journal.steps()?.iter().filter(|step| step.kind == TRIAL).filter_map(body).collect())
 }
 
-/// For each query, takes the router's most probable category and checks whether the program of this
-/// category answers the query as well as any other program. Returns how well the probabilities
-/// match the outcomes. Of an ensemble, measures the first router. Leaves out queries that no
-/// program answers. `None` if no query is left, or if a program has no trial on all queries.
+/// Measures how well the router's probabilities match the outcomes: for each query, whether the
+/// program of the most probable category answers it as well as any other program. Of an ensemble,
+/// measures the first router. Leaves out queries that no program answers. `None` if no query is
+/// left, or if a program has no trial on all queries.
 pub fn calibrated(
     bundle: &Bundle,
     base: &IndexedBase,

@@ -105,8 +105,8 @@ pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<O
     Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))
 }
 
-/// Returns the nodes of `among` (all if `None`) whose id is the whole text or, if no node has it,
-/// the candidates whose name it is; ascending.
+/// Returns the nodes of `among` (all if `None`) whose id equals the text or, if no node has this
+/// id, the candidates whose name equals it; ascending.
 fn called(base: &IndexedBase, text: &str, among: Option<&NodeSet>) -> Vec<NodeId> {
     let (kb, text) = (&base.kb, text.trim());
     let mut nodes = if kb.has_keys() { kb.nodes_of_key(text) } else { Vec::new() };
@@ -122,7 +122,7 @@ fn called(base: &IndexedBase, text: &str, among: Option<&NodeSet>) -> Vec<NodeId
     nodes
 }
 
-/// Puts nodes before all others of a ranking of at most `k` nodes, with the best score.
+/// Puts nodes at the top of a ranking of at most `k` nodes, with the best score.
 fn put_first(answer: &mut Answer, first: Vec<NodeId>, k: usize) {
     let AnswerValue::Nodes { nodes } = &mut answer.value else { return };
     let score = nodes.first().map_or(1.0, |best| best.1);
@@ -164,7 +164,7 @@ impl Perform for Request {
         }
         let first = match self.system == SYSTEM {
             true => called(&base, text, nodes.as_ref()),
-            // Other systems are searched to see how they rank.
+            // Other systems keep their own ranking.
             false => Vec::new(),
         };
         let name = system_name(&self.system, &self.dataset, app)?;

@@ -121,8 +121,7 @@ pub fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Creates an opener of systems, which runs their programs on all threads, and returns the result
-/// of `open` with this opener.
+/// Calls `open` with an opener of systems whose programs run on all threads; returns its result.
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     resources: &Resources,

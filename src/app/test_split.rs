@@ -1,5 +1,5 @@
-//! The only way in which commands read the test split. A file in the home directory counts how
-//! often the split was opened, that is, measured on; the count is reported beside the results.
+//! The only access of commands to the test split. A file in the home directory counts the openings
+//! of the split, that is, measurements on it; the count is reported beside the results.
 
 use crate::{App, Result, text};
 use agent_dataset::{
@@ -41,7 +41,7 @@ pub fn is_among(splits: &[Split]) -> bool {
     splits.iter().any(|split| matches!(split, Split::Test | Split::TestTenth))
 }
 
-/// Counts that a base's test split is opened. Returns how often it was opened so far, this time
+/// Counts an opening of a base's test split. Returns the number of openings so far, this one
 /// included; 0 if the count cannot be read. If the count cannot be written, only warns.
 pub fn count(base: &Base, app: &App) -> u64 {
     if let Err(error) = app.home.count_opening(base) {

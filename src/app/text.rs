@@ -54,8 +54,8 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Formats text in one line of at most `limit` characters. Replaces characters that [`is_hidden`]
-/// names by spaces, and ends shortened text with an ellipsis.
+/// Formats text in one line of at most `limit` characters. Replaces characters for which
+/// [`is_hidden`] is true by spaces, and ends shortened text with an ellipsis.
 pub fn plain(text: impl Display, limit: usize) -> String {
     let text = text.to_string();
     let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });

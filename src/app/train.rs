@@ -174,7 +174,7 @@ impl Training {
     }
 }
 
-/// Describes in one line how good the model is after an epoch; `of` is the number of epochs.
+/// Formats the loss and validation result of an epoch on one line; `of` is the number of epochs.
 pub fn epoch_line(look: &ValidationPoint, of: usize) -> String {
     let ValidationPoint { step, loss, mrr } = look;
     format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)

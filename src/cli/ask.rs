@@ -38,8 +38,8 @@ const SHOWN_CELL: usize = 60;
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the rows of the answer to this CSV file: its groups, or the id, name and fields of each
-    /// node that it lists or counts
+    /// Write the rows of the answer to this CSV file: its groups, or the id, name and fields of
+    /// each node that it lists or counts
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
@@ -84,8 +84,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the readings of an ambiguous question, numbered from 1. Below each come its answer and
-/// those lines of its path that differ between the readings.
+/// Prints the readings of an ambiguous question, numbered from 1. Each is followed by its answer
+/// and by the lines of its path that differ between the readings.
 fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<Exit> {
     let n = readings.len();
     let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
@@ -124,7 +124,7 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     if let Outcome::Table = answered.outcome {
         return print_rows(result, ctx);
     }
-    // A result of nodes is shown by the order of the table's rows.
+    // If the result is nodes, `print_table` prints its rows.
     if result.rows.len() > 1 && !is_of_nodes(answered) {
         print_rows(result, ctx)?;
         ctx.printer.data("\n")?;
@@ -132,8 +132,8 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     print_table(answered, kb, ctx)
 }
 
-/// Whether the rows of the result are nodes: the answer is a list or the first of the rows, without
-/// an assumption, which adds a column.
+/// Whether the rows of the result are nodes: the operation is a list or the first rows, and no
+/// assumption adds a column before the keys.
 fn is_of_nodes(answered: &Answered) -> bool {
     let operation = &answered.plan["operation"];
     let is_list = operation == "list" || operation.get("first").is_some();
@@ -150,8 +150,8 @@ fn print_rows(result: &Rows, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints the first rows that the answer is computed from: up to [`SHOWN_ROWS`] rows in the order of
-/// a result of nodes, otherwise up to [`SHOWN_EXAMPLES`].
+/// Prints the first rows that the answer is computed from. If the result is nodes, prints up to
+/// [`SHOWN_ROWS`] rows in the order of the result, otherwise up to [`SHOWN_EXAMPLES`] rows.
 fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
@@ -171,8 +171,8 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the indexes of the rows of the table that the answer lists, in the order of the answer,
-/// or of the rows that it is computed from.
+/// Returns the indexes (from 0) of rows of the table: if the result is nodes, the listed rows in
+/// the order of the result, otherwise the rows that the answer is computed from.
 fn rows_of(answered: &Answered, kb: &Kb) -> Vec<usize> {
     let rows = &answered.table.rows;
     let n = answered.counted.as_ref().map_or(rows.len(), Vec::len);

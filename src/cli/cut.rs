@@ -1,7 +1,6 @@
-//! Prints which mapped file was truncated by another process. Reading beyond the new end of a
-//! mapped file is a bus error, which would otherwise end the process without a message. Writing
-//! beyond the limit on file sizes (`ulimit -f`) becomes an error of the write instead of ending the
-//! process.
+//! Reports the mapped file that another process truncated. Reading beyond the new end of a mapped
+//! file is a bus error, which would otherwise end the process without a message. Writing beyond the
+//! limit on file sizes (`ulimit -f`) becomes a write error instead of ending the process.
 //!
 //! The signal handler calls only async-signal-safe functions: it opens, reads, writes and exits. It
 //! looks up the faulting address in the system's list of mappings to find the file. Linux only; on
@@ -47,9 +46,9 @@ mod linux {
         }
     }
 
-    /// Handler of a bus error: writes the path of the mapped file to stderr and ends the process.
-    /// If the address is in no mapped file, restores the default handler, which ends the process
-    /// when the instruction is repeated.
+    /// Handles a bus error: writes the path of the mapped file to stderr and ends the process. If
+    /// the address is in no mapped file, restores the default handler, which ends the process when
+    /// the instruction is repeated.
     extern "C" fn tell(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives the handler a valid structure, which has an address for SIGBUS.
         let address = unsafe { (*info).si_addr() } as usize;

@@ -20,8 +20,8 @@ const BASES: &str = "bases";
 const MODELS: &str = "models";
 /// Directory of runs, in a home and in a tarball.
 const RUNS: &str = "runs";
-/// File in the directory of a base, in a tarball, that holds how often the base's test split was
-/// opened.
+/// File in the directory of a base in a tarball; holds the number of times that the base's test
+/// split was opened.
 const OPENINGS: &str = "openings";
 /// Files and directories permitted in the directory of a base in a tarball; names of directories
 /// end with `/`.
@@ -66,7 +66,7 @@ struct Thing {
 /// order of the tarball.
 ///
 /// # Errors
-/// If a file's path is not one that is allowed in a home directory.
+/// If the path of a file is not allowed in a home directory.
 fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut things: Vec<Thing> = Vec::new();
     let mut last = "";

@@ -55,7 +55,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
             };
             let key = Keys::change(&file, |keys| keys.add(&args.name, scope))?;
             if let Err(error) = ctx.printer.data(&key) {
-                // A key that could not be printed is of no use.
+                // A key that was not printed cannot be used.
                 Keys::change(&file, |keys| keys.remove(&args.name))?;
                 return Err(error);
             }

@@ -164,7 +164,7 @@ impl Printer {
         self.stderr(Level::Quiet, label, message);
     }
 
-    /// Writes further information on the error written last to stderr, after the label `word`.
+    /// Writes further information about the last error to stderr, after the label `word`.
     pub(super) fn aside(&self, word: &str, text: &str) {
         self.stderr(Level::Quiet, &format!("  {word}: "), text);
     }

@@ -150,8 +150,8 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
     }
 }
 
-/// Prints, one line each, how the question was understood, its conditions, unused words, doubtful
-/// paths, and the category that answered.
+/// Prints how the question was understood, its conditions, unused words, doubtful paths, and the
+/// category that answered, one line each.
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let understood = &record.understood;
     let shown = |name: &str| plain(name, MAX_NAME);

@@ -1,5 +1,5 @@
-//! `agent report`: writes the page of a run or a trained model, one self-contained HTML file: the
-//! explorer's view, with the record that it shows embedded.
+//! `agent report`: writes the page of a run or a trained model as one self-contained HTML file: the
+//! explorer's view with its data embedded.
 
 use std::path::{Path, PathBuf};
 

@@ -59,7 +59,7 @@ fn of_nodes(made: &NodeQuestions) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Describes, in two lines, the number of questions that would be generated, and their cost.
+/// Describes the number of questions that would be generated and their cost, in two lines.
 fn of_forecast(forecast: &Forecast) -> String {
     let Forecast { queries, llm, .. } = forecast;
     let cost = match llm.calls {

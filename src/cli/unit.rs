@@ -261,7 +261,7 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     Ok(units)
 }
 
-/// Checks that a system, and every system within its name, needs only the index of the base, so
+/// Checks that a system, and every system nested in its name, needs only the index of the base, so
 /// that a unit can run it on any host.
 fn travels(name: &str) -> Result<()> {
     systems::find(name)?;
@@ -310,8 +310,7 @@ fn task_of(units: &Units) -> Result<Task> {
     Ok(task)
 }
 
-/// If `result` is an error about missing results, adds a hint on how to run the units that lack
-/// one.
+/// Adds a hint on how to run the units without results if `result` is an error about missing ones.
 fn to_be_run<T>(result: Result<T, UnitsError>, dir: &Path) -> Result<T> {
     match result {
         Err(error @ UnitsError::Missing { .. }) => {
@@ -428,7 +427,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
 }
 
 /// Opens the version of a dataset with the fingerprint that the plan names: the pending version or,
-/// if that does not match, the one in use.
+/// if that does not match, the installed version.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
     let served = dataset::installed(&task.dataset, ctx)?.base;
     let next = ctx.home.pending_version(&served.name)?;

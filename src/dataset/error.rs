@@ -84,7 +84,7 @@ pub enum DatasetError {
     WouldLoseData {
         /// Name of the base.
         name: String,
-        /// What the update would lose, such as `7 of 10 nodes`.
+        /// The loss, such as `7 of 10 nodes`.
         loss: String,
     },
     /// The data cannot be imported: the format is unknown, a file is missing, too large or invalid,

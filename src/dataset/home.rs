@@ -208,12 +208,12 @@ impl PartialEq for VersionLock {
 impl Eq for VersionLock {}
 
 impl Base {
-    /// Directory of the knowledge base, for [`agent_kb::Kb::open`].
+    /// Returns the directory of the knowledge base, for [`agent_kb::Kb::open`].
     pub fn kb_dir(&self) -> PathBuf {
         self.path.join(KB_DIR)
     }
 
-    /// Directory of the indexes of this version; may not exist.
+    /// Returns the directory of the indexes of this version; may not exist.
     pub fn index_dir(&self) -> PathBuf {
         self.path.join(INDEX_DIR)
     }
@@ -233,12 +233,12 @@ impl Base {
         Ok(())
     }
 
-    /// Directory of the stored query files.
+    /// Returns the directory of the stored query files.
     pub fn queries_dir(&self) -> PathBuf {
         self.path.join(QUERIES_DIR)
     }
 
-    /// Path of this version's `base.json`.
+    /// Returns the path of this version's `base.json`.
     pub fn record_file(&self) -> PathBuf {
         self.path.join(RECORD_FILE)
     }
@@ -252,7 +252,7 @@ pub fn is_name(name: &str) -> bool {
     begins_plain && name.chars().all(is_plain) && name.len() <= MAX_NAME_CHARS
 }
 
-/// What a dataset argument refers to.
+/// Result of resolving a dataset argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedDataset {
     /// An installed base.
@@ -630,7 +630,7 @@ impl Staging {
         Ok(Staging { home, name, target, as_next_version, dir, _alive: alive })
     }
 
-    /// The directory being built.
+    /// Returns the directory being built.
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
     }

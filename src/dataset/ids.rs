@@ -216,7 +216,7 @@ pub enum IdError {
     Unknown {
         /// The id, shortened for display.
         id: String,
-        /// What ids of the base look like, such as `ids are 0 to 99`.
+        /// Description of the base's ids, such as `ids are 0 to 99`.
         like: String,
     },
     /// Several nodes have the id, and either none or more than one of them is a candidate.

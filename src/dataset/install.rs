@@ -83,8 +83,8 @@ pub struct ImportReport {
     pub summary: Summary,
     /// Changes since the previous version; `None` unless the import is an update.
     pub changes: Option<Changes>,
-    /// What an update loses, such as `7 of 10 nodes`, if it loses more than half of the nodes or
-    /// all questions.
+    /// Loss of an update, such as `7 of 10 nodes`, if it is more than half of the nodes or all
+    /// questions.
     pub loss: Option<String>,
     /// Number of questions kept from the previous version, and number of questions dropped because
     /// all their answers were removed.
@@ -183,7 +183,7 @@ pub(super) struct Install {
     pub(super) meta: KbMeta,
     /// The question files to import.
     pub(super) questions: QuerySources,
-    /// How a base of the STaRK benchmark is imported.
+    /// Origin of a base of the STaRK benchmark; `None` for other bases.
     pub(super) origin: Option<Origin>,
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
@@ -342,7 +342,7 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Describes what an update loses; `None` unless it loses more than half of the nodes or all
+/// Describes the loss of an update; `None` unless it is more than half of the nodes or all
 /// questions.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
@@ -365,7 +365,7 @@ fn kept(
     let node_map = Changes::node_map(&Kb::open(&served.kb_dir())?, kb);
     let dir = served.queries_dir();
     let sources = QuerySources { splits: dir.clone(), ..QuerySources::in_dir(&dir) };
-    // Lenient: lost questions are counted, and are not errors.
+    // Lenient, because lost questions are counted and are not errors.
     let mut lost = Problems::new(true);
     let ids = (AnswerIds::Moved(&node_map), false);
     let queries = import_queries(&sources, target, ids, &mut lost, watch)?;

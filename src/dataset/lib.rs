@@ -4,14 +4,14 @@
 //! # Input: the neutral format
 //!
 //! ```text
-//! nodes.jsonl[.gz|.zst]   one object a line: {"id": int, "type": str, "name": str,
+//! nodes.jsonl[.gz|.zst]   one object per line: {"id": int, "type": str, "name": str,
 //!                         "details": {field: string | number | bool | list | object | null}}
 //!                         ids are 0, 1, 2, ... in file order; details may be missing
-//! edges.tsv[.gz|.zst]     header src_id<TAB>relation<TAB>dst_id, then one edge a line
+//! edges.tsv[.gz|.zst]     header src_id<TAB>relation<TAB>dst_id, then one edge per line
 //! qa.csv                  optional: id,query,answer_ids and further columns, kept as metadata;
 //!                         answer_ids is a list of node ids such as [3, 17]
 //! human.csv               optional: same columns as qa.csv, independent query ids
-//! split/NAME.index        optional, NAME in train, val, test, human: one query id a line;
+//! split/NAME.index        optional, NAME in train, val, test, human: one query id per line;
 //!                         test-0.1.index lists a subset of test
 //! dataset.toml            optional: title, licence, language,
 //!                         candidate_types ("*" or missing means all),

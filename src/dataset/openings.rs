@@ -53,8 +53,7 @@ impl Home {
         self.raise_openings(base, |n| n.max(count))
     }
 
-    /// Replaces the recorded number of openings `n` with `raised(n)`, which must not be lower than
-    /// `n`.
+    /// Replaces the recorded number of openings `n` with `raised(n)`, which must be at least `n`.
     fn raise_openings(&self, base: &Base, raised: impl FnOnce(u64) -> u64) -> Result<u64> {
         let path = self.openings_file(base);
         let dir = self.path().join(DIRECTORY);

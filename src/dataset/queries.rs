@@ -36,7 +36,7 @@ const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
 const VALUE_COLUMN: &str = "answer_value";
 /// Names of the splits of a base; no query is in two of these splits.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
-/// Minimum number of queries of which splits are drawn if there are no split files.
+/// Minimum number of queries for splits to be drawn if there are no split files.
 const MIN_DRAWN: usize = 4;
 /// Names of the files that define the test split: the questions with answers, and the query ids of
 /// the split.
@@ -497,8 +497,8 @@ impl QuerySources {
     }
 }
 
-/// Checks the query files that exist and writes normalised copies to the directory `target`.
-/// `ids` also says whether some lines of the imported data yielded no node.
+/// Checks the query files that exist and writes normalised copies to the directory `target`. `ids`
+/// also states whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
@@ -568,8 +568,8 @@ pub(super) fn import_queries(
     Ok(stored)
 }
 
-/// Draws a half of the queries for training, a quarter for validation and the rest for testing.
-/// The order of a hash decides, so that equal ids are drawn equally on every computer.
+/// Draws half of the queries for training, a quarter for validation and the rest for testing, in
+/// the order of the hashes of their ids, so the splits are the same on every machine.
 fn drawn(ids: &HashSet<i64>) -> [Vec<i64>; 3] {
     let mut order: Vec<i64> = ids.iter().copied().collect();
     order.sort_by_cached_key(|id| (*blake3::hash(&id.to_le_bytes()).as_bytes(), *id));

@@ -2,10 +2,10 @@
 //! that the whole data need not be sent again. The result is the next version of the base.
 //!
 //! ```text
-//! file of nodes    one object a line, as in nodes.jsonl, and optionally "edges":
+//! file of nodes    one object per line, as in nodes.jsonl, and optionally "edges":
 //!                  {"id": "T-7", "type": "ticket", "name": "..", "details": {..},
 //!                   "edges": {"has_customer": ["C-3"]}}
-//! file of ids      one id a line, as ID or TYPE:ID; the node is deleted with all its edges
+//! file of ids      one id per line, as ID or TYPE:ID; the node is deleted with all its edges
 //! ```
 //!
 //! A node with the type and id of a node of the base replaces that node's name, document and

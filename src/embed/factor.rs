@@ -50,7 +50,7 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// Number of singular values; fewer than requested if the matrix has a lower rank.
+    /// Returns the number of singular values; fewer than requested if the matrix has a lower rank.
     pub(crate) fn rank(&self) -> usize {
         self.singular_values.len()
     }

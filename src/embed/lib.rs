@@ -63,11 +63,11 @@ use agent_remote::RemoteError;
 ///   earlier calls.
 /// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
 pub trait Embedder: Send + Sync {
-    /// Length of every vector, at least 1.
+    /// Returns the length of every vector, at least 1.
     fn dim(&self) -> usize;
 
-    /// Identifier of the model and its parameters. An index stores this identifier, and refuses
-    /// query vectors of an embedder with another identifier.
+    /// Returns an identifier of the model and its parameters. An index stores this identifier, and
+    /// refuses query vectors of an embedder with another identifier.
     fn fingerprint(&self) -> &str;
 
     /// Returns a one-line description of the embedder for people: its kind, its number of
@@ -109,8 +109,8 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Maximum number of tokens, without special ones, that the model reads of a text; `None` if
-    /// the model reads texts of any length, or if the limit is unknown.
+    /// Returns the maximum number of tokens, without special ones, that the model reads of a text;
+    /// `None` if the model reads texts of any length, or if the limit is unknown.
     fn window(&self) -> Option<usize> {
         None
     }
@@ -131,8 +131,8 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// Maximum number of texts that a caller should pass at a time. A request to stop is checked
-    /// between two calls, so this number bounds the delay until embedding stops.
+    /// Returns the maximum number of texts that a caller should pass at a time. A request to stop
+    /// is checked between two calls, so this number bounds the delay until embedding stops.
     fn block_texts(&self) -> usize {
         1_024
     }

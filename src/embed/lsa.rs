@@ -233,7 +233,7 @@ impl LsaEmbedder {
         LsaEmbedder::from_bytes(Box::new(map), path)
     }
 
-    /// Number of known stems.
+    /// Returns the number of known stems.
     pub fn n_terms(&self) -> usize {
         self.layout.stem_ends.len()
     }

@@ -37,22 +37,22 @@ impl Matrix {
         Ok(Matrix { rows, dim, data: vec![0.0; len] })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Length of a row: the number of columns.
+    /// Returns the length of a row: the number of columns.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// All values, in row-major order.
+    /// Returns all values, in row-major order.
     pub fn data(&self) -> &[f32] {
         &self.data
     }
 
-    /// Row number `row`, counted from 0; `None` if the matrix has fewer rows.
+    /// Returns row number `row`, from 0; `None` if the matrix has fewer rows.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if row >= self.rows {
             return None;

@@ -30,12 +30,12 @@ impl SparseMatrix {
         self.starts.push(self.columns.len());
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(crate) fn n_rows(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub(crate) fn n_columns(&self) -> usize {
         self.n_columns
     }

@@ -177,7 +177,7 @@ impl QueryTable {
         Ok(QueryTable { path, map, keys, vectors, n, dim, checksum, fingerprint })
     }
 
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn n(&self) -> usize {
         self.n
     }

@@ -16,13 +16,12 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 /// Opens a regular file for reading; follows symbolic links.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the path leads to anything but a regular file, which is then
-/// not opened (opening a pipe would wait for its writer); otherwise the error of the operating
-/// system.
+/// [`io::ErrorKind::InvalidInput`] if the path leads to a file that is not regular; it is then not
+/// opened (opening a pipe would wait for its writer). Otherwise the error of the operating system.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
-    // The path may lead to another file by now.
+    // Another file may be at the path by now.
     regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -42,7 +41,7 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for reading and writing, such as one to lock; creates a missing file, and
+/// Opens a regular file for reading and writing, for example to lock it. Creates a missing file;
 /// keeps the content of an existing one.
 ///
 /// # Errors
@@ -141,8 +140,8 @@ pub fn publish(file: NamedTempFile, path: &Path, folder: &Path) -> io::Result<()
 /// target, so that the link stays.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if `path` leads to anything but a regular file, such as a
-/// device, which the output would replace; otherwise the error of the operating system.
+/// [`io::ErrorKind::InvalidInput`] if `path` exists but does not lead to a regular file; the output
+/// would replace a device. Otherwise the error of the operating system.
 pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -82,7 +82,7 @@ fn is_marked(dir: &Path, kind: &str) -> bool {
     read.is_ok_and(|bytes| bytes.strip_suffix(b"\n") == Some(kind.as_bytes()))
 }
 
-/// Whether a directory holds nothing but a marker file and temporary files for it.
+/// Whether a directory holds at most a marker file and temporary files for it.
 fn is_empty(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {
         if !entry?.file_name().to_string_lossy().starts_with(MARKER) {

@@ -91,8 +91,8 @@ impl PoolDir {
     /// Removes a job. For workers the job disappears in one step.
     ///
     /// # Errors
-    /// The error of the operating system; the next [`clear`](Self::clear) removes what is left of
-    /// the job.
+    /// The error of the operating system; the next [`clear`](Self::clear) removes the rest of the
+    /// job.
     pub fn remove(&self, job: &Path) -> io::Result<()> {
         let gone = self.jobs_dir().join(GONE);
         fs::rename(job, &gone)?;

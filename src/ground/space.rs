@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Returns the number of bytes that this user may still write to the file system of a directory;
-/// `None` if the system cannot tell.
+/// `None` if the number cannot be determined.
 #[cfg(unix)]
 pub fn free_bytes(dir: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt as _;

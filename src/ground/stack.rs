@@ -31,7 +31,7 @@ mod linux {
         let _ = unsafe { libc::madvise(lowest, bytes, libc::MADV_DONTNEED) };
     }
 
-    /// Returns the lowest address of the calling thread's stack; `None` if the system cannot tell.
+    /// Returns the lowest address of the calling thread's stack; `None` if it cannot be determined.
     fn lowest_address() -> Option<*mut libc::c_void> {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let (mut lowest, mut bytes) = (ptr::null_mut(), 0);

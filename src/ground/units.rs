@@ -98,8 +98,8 @@ pub enum UnitsError {
     },
 }
 
-/// Returns the task of the plan in a directory, whatever version of the program wrote it; `None`
-/// without a plan.
+/// Returns the task of the plan in a directory, regardless of the program version that wrote it;
+/// `None` without a plan.
 pub fn planned_task(dir: &Path) -> Option<Value> {
     let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES).ok()?;
     serde_json::from_slice::<Value>(&bytes).ok()?.get_mut("task").map(Value::take)

@@ -275,7 +275,7 @@ pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// As [`for_each_reference_word`], for a text whose words can be lowercased one by one.
+/// Does the same as [`for_each_reference_word`] for a text that can be lowercased word by word.
 fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (bytes, mut word) = (text.as_bytes(), String::new());

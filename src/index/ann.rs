@@ -140,7 +140,7 @@ impl AnnIndex {
         self.arrays.verify()
     }
 
-    /// Returns a summary in one line of text for people: number of nodes and measured recall.
+    /// Returns a one-line summary for display: number of nodes and measured recall.
     pub fn describe(&self) -> String {
         let n = self.nodes.as_slice().len();
         let sampled = n.div_ceil(sample_step(n));

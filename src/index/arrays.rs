@@ -80,7 +80,7 @@ impl<T: Number> Array<T> {
 /// An array to write: its name, the type of its numbers, and its bytes.
 pub type Named<'a> = (&'a str, Dtype, &'a [u8]);
 
-/// Names an array, to write it.
+/// Pairs an array with its name and number type, for writing.
 pub fn named<'a, T: Number>(name: &'a str, numbers: &'a [T]) -> Named<'a> {
     (name, T::DTYPE, bytemuck::cast_slice(numbers))
 }

@@ -29,11 +29,10 @@ use agent_embed::{EmbedError, Embedder, matrix::dot};
 use agent_ground::{locks::locked, words::Stems};
 use agent_kb::{Kb, NodeId, Ranking, TypeId, distinct};
 
-/// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
-/// dropped.
+/// Maximum number of texts whose embeddings are cached; a full cache is cleared.
 const MAX_CACHED_VECTORS: usize = 4_096;
-/// Maximum number of texts with a correction that are checked for the other words of the query, to
-/// choose among equally near corrections.
+/// Maximum number of texts per correction that are checked for other words of the query, to choose
+/// among equally near corrections.
 const COMPARED_TEXTS: usize = 1_000;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
@@ -116,8 +115,8 @@ impl IndexedBase {
         })
     }
 
-    /// Returns what `derive` computes from this base, one value per type `T`: computed at first use
-    /// and kept as long as the base. Threads that ask for it at the same time may each compute it.
+    /// Returns the value that `derive` computes from this base, one per type `T`; computed at first
+    /// use and kept as long as the base. Concurrent first calls may each compute it.
     pub fn derived<T: Any + Send + Sync>(&self, derive: impl FnOnce(&Self) -> T) -> Arc<T> {
         let known = locked(&self.derived).get(&any::TypeId::of::<T>()).cloned();
         known.and_then(|value| value.downcast().ok()).unwrap_or_else(|| {
@@ -212,7 +211,7 @@ impl IndexedBase {
         Ok(self.query.get_or_init(|| opened))
     }
 
-    /// Summarises each built optional part in one line of text for people.
+    /// Returns a one-line summary of each built optional part, for display.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] or [`IndexError::Io`] if a part cannot be opened.

@@ -40,7 +40,7 @@ struct Field {
     b: f32,
 }
 
-/// The forward indexes of the two fields, with a numbering of stems that holds for both.
+/// The forward indexes of the two fields, with a common numbering of their stems.
 struct Fields<'a> {
     indexes: [&'a TermIndex; 2],
     /// The stems of both fields, ascending; the position of a stem is its number.

@@ -178,7 +178,7 @@ impl ChunkIndex {
         Ok(self.vectors.verify()?)
     }
 
-    /// Returns a summary in one line of text for people.
+    /// Returns a one-line summary for display.
     pub fn describe(&self) -> String {
         let (chunks, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
         format!("vectors of {chunks} chunks of {nodes} documents")

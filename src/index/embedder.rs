@@ -1,5 +1,5 @@
-//! The embedder of an index: which embedder it is, and how it is opened. No other module depends on
-//! all kinds of embedders.
+//! Identifies and opens the embedder of an index. No other module depends on all kinds of
+//! embedders.
 //!
 //! The embedder is opened with the index, and its fingerprint is compared with the record's. Both
 //! steps read model files on all threads, so they must not happen later, in a thread that others
@@ -26,8 +26,8 @@ use agent_embed::{
 };
 use agent_remote::{Account, Limits};
 
-/// Which embedder makes the vectors; written as on the command line, such as `openai:MODEL`, also
-/// in records.
+/// The embedder that makes the vectors, written as on the command line, such as `openai:MODEL`;
+/// records use the same form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
@@ -184,7 +184,7 @@ impl EmbedderChoice {
     }
 }
 
-/// The embedder of an index, or the error with which opening it failed.
+/// The embedder of an index, or the error from opening it.
 pub(super) struct IndexEmbedder {
     record: VectorsRecord,
     opened: Result<Box<dyn Embedder>, Arc<EmbedError>>,

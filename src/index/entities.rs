@@ -9,18 +9,19 @@
 //! - in part: some words of a name; rare words count more;
 //! - in a script without spaces, also inside a longer run of characters: each character is a word,
 //!   and each pair of adjacent characters is a stem;
-//! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
-//!   name counts as a typo only if the query does not cover a name with that word.
+//! - with a typo: one edit in a word of at least five letters, found by symmetric delete. A query
+//!   word that occurs in some name counts as a typo only if the query does not cover a name with
+//!   that word.
 //!
 //! | array | content |
 //! | --- | --- |
-//! | `entry_node`, `entry_flags`, `entry_words` | one entry per name of a node, ascending by node, with its number of words |
+//! | `entry_node`, `entry_flags`, `entry_words` | an entry per name, by node; its number of words |
 //! | `entry_bounds`, `entry_stems` | stems of each entry, to compute the covered share of a name |
 //! | `stem_bounds`, `stem_entries` | entries of each stem, to find entries by their rare stems |
 //! | `exact_keys`, `exact_entries` | hashes of an entry's words and of its stems, ascending |
 //! | `words`, `word_stems` | every word of a name, ascending, with its stem |
 //! | `vocabulary_bounds`, `vocabulary` | every stem, ascending |
-//! | `fuzzy_keys`, `fuzzy_words` | hashes of a word and of its forms with one letter deleted, ascending (symmetric delete) |
+//! | `fuzzy_keys`, `fuzzy_words` | hashes of a word and of its one-letter deletions, ascending |
 
 mod bits;
 mod build;
@@ -131,8 +132,8 @@ pub struct EntityIndex {
     idfs: OnceLock<Vec<f32>>,
     /// Sum of the idfs of each entry's stems, as the bits of an `f32`; 0 if not computed yet.
     masses: OnceLock<Box<[AtomicU32]>>,
-    /// Nodes linked to recent texts, by the words of the text. The cache pays because the router,
-    /// programs and the re-ranker link the same query.
+    /// Nodes linked to recent texts, by the words of the text. Cached because the router, programs
+    /// and the re-ranker link the same query.
     named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
     /// Lookup table for `exact_keys`, computed at first use.
     exact_places: KeyPlaces,
@@ -227,7 +228,7 @@ impl EntityIndex {
 
     /// Links a text to nodes: returns the `k` most strongly linked nodes of each type in `types`
     /// (of every type if `types` is empty), with strengths in `0..=1`. A full name in order is
-    /// strongest. A partial name is the stronger, the larger the share of its idf that the text
+    /// strongest. The strength of a partial name grows with the share of its idf that the text
     /// covers.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
@@ -344,8 +345,8 @@ impl EntityIndex {
     }
 
     /// Removes the words of a text that occur in the names of `nodes`, even with a typo or with
-    /// other word boundaries. Returns the remaining words in order, separated by spaces; words that
-    /// were not apart in the text, and the parts of a word such as "don't", stay together.
+    /// other word boundaries. Returns the remaining words in order, separated by spaces; words
+    /// without a separator between them, and the parts of a word such as "don't", stay together.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left

@@ -210,7 +210,7 @@ impl FieldIndex {
         Ok(())
     }
 
-    /// The fields and the nodes that have each.
+    /// The fields, each with the nodes that have it.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }

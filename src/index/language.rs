@@ -99,7 +99,7 @@ fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
 }
 
 /// Returns the node at position `at` (below `chosen`) of a sample of `chosen` nodes among `n`.
-/// However many of the first positions are taken, their nodes are spread over all nodes.
+/// Every prefix of the sample is spread over all nodes.
 fn spread(at: u32, chosen: u32, n: u32) -> NodeId {
     // A step that is coprime to `chosen` visits each place once.
     let coprime = |step: &u32| {

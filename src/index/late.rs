@@ -50,8 +50,8 @@ const BITS: usize = 2;
 const SAMPLED_TOKENS: usize = 64;
 /// Number of documents embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Maximum number of codes that are cached during a build; when the cache is full, all of it is
-/// dropped. The cache pays for models with few distinct vectors.
+/// Maximum number of codes that are cached during a build; a full cache is cleared. Caching helps
+/// models with few distinct vectors.
 const MAX_CACHED_CODES: usize = 1 << 16;
 /// Number of documents that one thread scores at a time.
 const BLOCK_SCORED: usize = 16;
@@ -125,7 +125,7 @@ pub(super) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) ->
     write(materials.kb, &source, watch, dir)
 }
 
-/// As [`build`], with the checkpoint of `materials`, and with the lists for finding documents.
+/// As [`build`], with the checkpoint of `materials`; also writes the lists for finding documents.
 pub(super) fn build_colbert(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -307,7 +307,7 @@ impl LateIndex {
         }) && self.dim == encoder.dim()
     }
 
-    /// Returns a summary in one line of text for people.
+    /// Returns a one-line summary for display.
     pub fn describe(&self) -> String {
         let bytes = code_bytes(self.dim, BITS);
         let tokens = self.codes.as_slice().len() / bytes;

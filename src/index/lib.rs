@@ -138,7 +138,7 @@ pub enum IndexError {
         /// The part that is not built.
         part: Part,
     },
-    /// The part `colbert` is to be built, and no checkpoint is named.
+    /// The part `colbert` is requested without a checkpoint.
     #[error("part colbert needs a ColBERT checkpoint; name its directory: --with colbert=DIR")]
     NoCheckpoint,
     /// The part `colbert` was built with another checkpoint.

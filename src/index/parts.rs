@@ -66,8 +66,8 @@ pub(super) fn verify(part: Part, dir: &Path) -> Result<()> {
     }
 }
 
-/// Returns the name of the optional part in the directory `dir` and a summary, in one line of text
-/// for people.
+/// Returns the name and a summary of the optional part in the directory `dir`, on one line, for
+/// display.
 pub(super) fn describe(part: Part, dir: &Path) -> Result<String> {
     let summary = match part {
         Part::Ann => AnnIndex::open(dir)?.describe(),

@@ -293,7 +293,7 @@ impl QueryIndex {
         Ok(())
     }
 
-    /// Returns a summary in one line of text for people.
+    /// Returns a one-line summary for display.
     pub fn describe(&self) -> String {
         format!("query language over {} nodes", self.searcher.num_docs())
     }

@@ -3,9 +3,10 @@
 //! A word that occurs in no document and in no neighbour's name is replaced by the known word that
 //! is nearest by optimal string alignment (insertions, deletions, substitutions and swaps of
 //! adjacent letters). Of equally near words, the one that shares the most texts with another word
-//! of the query is chosen; of those, the most frequent: "siatic nerve" is the sciatic nerve, not a
-//! sialic one. Only words of at least five letters, without other characters, are corrected, and
-//! their first letter is never changed. Words in quotation marks and common English words are kept.
+//! of the query is chosen, then the most frequent: "siatic nerve" becomes "sciatic nerve", not
+//! "sialic nerve". Only words of at least five letters, without other characters, are corrected,
+//! and their first letter is never changed. Words in quotation marks and common English words are
+//! kept.
 
 use std::{borrow::Cow, cmp::Reverse, collections::HashMap, ops::Range, sync::Mutex};
 
@@ -25,16 +26,15 @@ const MAX_LETTERS: usize = 32;
 /// Minimum number of texts that must contain a word for it to replace a misspelled one; in a large
 /// base, at least one in [`TEXTS_PER_WORD`] texts must contain the word.
 const MIN_TEXTS: usize = 2;
-/// In a large base, a word replaces a misspelled word only if at least one in this many texts
-/// contains it.
+/// In a base of `n` texts, a word replaces a misspelled word only if at least `n / TEXTS_PER_WORD`
+/// texts contain it.
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
 /// Maximum number of equally near words among which the other words of a query decide. If there are
 /// more, only the most frequent are considered.
 const MAX_NEAREST: usize = 8;
-/// Maximum number of words whose nearest words are cached; when the cache is full, all of it is
-/// dropped.
+/// Maximum number of words whose nearest words are cached; a full cache is cleared.
 const MAX_CACHED: usize = 4_096;
 
 /// Common English words, separated by spaces, that a base may lack: words of five letters or more,

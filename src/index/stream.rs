@@ -34,8 +34,7 @@ pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> 
     out.write_all(bytemuck::cast_slice(array))
 }
 
-/// Reads an array. A wrong declared length takes no memory: only as much is allocated as the input
-/// holds.
+/// Reads an array. Allocates only as much as the input holds, even if the declared length is wrong.
 ///
 /// # Errors
 /// `InvalidData` if the array ends early; errors of `input`.

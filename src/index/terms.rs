@@ -29,8 +29,7 @@ use agent_kb::NodeId;
 const COUNT_BITS: u32 = 8;
 /// Maximum number of distinct stems, limited by the bits of an entry that hold the id.
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
-/// Maximum number of words whose stems are cached during a build; when the cache is full, all of it
-/// is dropped.
+/// Maximum number of words whose stems are cached during a build; a full cache is cleared.
 const MAX_KEPT_WORDS: usize = 1 << 20;
 /// Size of the buffer for writing and reading the temporary file of entries, in bytes.
 const SPOOL_BUFFER: usize = 256 << 10;
@@ -161,7 +160,8 @@ impl TermIndexBuilder {
         written.map_err(IndexError::io(&self.path))
     }
 
-    /// Writes the added texts to `out`, for [`take`](Self::take) of another builder.
+    /// Writes the stems and entries of the added texts to `out`, for [`take`](Self::take) of
+    /// another builder.
     ///
     /// # Errors
     /// Errors of `out` and of the temporary file.
@@ -178,8 +178,8 @@ impl TermIndexBuilder {
         io::copy(&mut BufReader::with_capacity(SPOOL_BUFFER, spool), out).map(drop)
     }
 
-    /// Appends what [`give`](Self::give) of another builder wrote, of at most `n` nodes; returns
-    /// the number of these nodes.
+    /// Appends the entries that [`give`](Self::give) of another builder wrote, for at most `n`
+    /// nodes; returns the number of these nodes.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed; otherwise as [`Self::add`].

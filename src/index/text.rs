@@ -28,8 +28,8 @@ use agent_kb::{FieldId, NodeId, Ranking, TypeId};
 
 const NODES: &str = "nodes";
 pub(crate) const WEIGHTED: &str = "weighted";
-/// Maximum number of sets of types for which a bitmap of their nodes is cached; when the cache is
-/// full, all of it is dropped.
+/// Maximum number of sets of types for which a bitmap of their nodes is cached; a full cache is
+/// cleared.
 const MAX_KEPT_MASKS: usize = 64;
 
 /// Which text of a node is searched.

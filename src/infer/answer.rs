@@ -118,7 +118,7 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
 
 /// Sets, for each node of the answer, the words of the question that occur in the node's document
 /// or in its neighbours' names. Also sets the corrected words of the analysis, and its unused
-/// words, which name nothing and occur for no node.
+/// words: those that name nothing and match no node.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let corrections = base.corrections(query);
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();

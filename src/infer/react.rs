@@ -59,7 +59,7 @@ const MAX_NAMED: usize = 100;
 const SHOWN_ITEMS: usize = 20;
 /// Maximum length of a result in a prompt, in characters.
 const RESULT_CHARS: usize = 2_000;
-/// What a cut text ends with.
+/// Suffix of a cut text.
 const CUT: &str = " [cut]";
 /// Name of the system.
 const NAME: &str = "react";

@@ -54,11 +54,11 @@ const MAX_TRIES: usize = 3;
 pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
 /// Difference between the scores of nodes to which the model gives the same score.
 const TIE: f32 = 1e-6;
-/// Maximum length of a candidate's document in a request, characters.
+/// Maximum length of a candidate's document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_200;
 /// Name of the prompt.
 const PROMPT: &str = "rerank/score";
-/// How many candidates of a shortlist the model scores.
+/// Number of candidates of a shortlist that the model scores, by stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of candidates that are scored by the end of each stage, ascending.
@@ -208,7 +208,7 @@ impl Rerank {
     ) -> Result<ScoredShortlist, RetrieveError> {
         let query = check_query(query)?;
         let deep = self.depth.deepest();
-        // A node from any of the first `deep` ranks may need its explanation.
+        // Any of the first `deep` nodes may need its explanation.
         let explained =
             if detail.explained_count > 0 { detail.explained_count.max(deep) } else { 0 };
         let detail = Detail { explained_count: explained, ..detail };

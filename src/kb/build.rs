@@ -84,7 +84,7 @@ impl Interner {
     }
 }
 
-/// Refuses a label that is empty, longer than `limit` bytes or, unless it names a field, holds a
+/// Refuses a label that is empty, longer than `limit` bytes or, unless it names a field, contains a
 /// control character.
 fn check_label(what: &'static str, label: &str, limit: usize) -> Result<()> {
     if label.is_empty() || label.len() > limit {
@@ -171,7 +171,7 @@ impl KbWriter {
         })
     }
 
-    /// Number of nodes pushed so far; also the id of the next node.
+    /// Returns the number of nodes pushed so far; also the id of the next node.
     pub fn n_nodes(&self) -> u32 {
         // At most MAX_NODES, see `push_node`.
         self.node_types.len() as u32

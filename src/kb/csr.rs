@@ -13,8 +13,8 @@ use crate::{NodeId, set::union};
 /// merged into owned memory only if neither is empty and they are not the same slice.
 pub type Neighbors<'a> = Cow<'a, [NodeId]>;
 
-/// Merges two lists of ids, each ascending and distinct. Linear in their lengths; takes no time if
-/// both are the same slice of the file.
+/// Merges two lists of ids, each ascending and distinct. Linear in their lengths; O(1) if one is
+/// empty or both are the same slice of the file.
 pub(super) fn merge<'a>(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a> {
     if right.is_empty() || std::ptr::eq(left, right) {
         return Cow::Borrowed(left);
@@ -25,7 +25,7 @@ pub(super) fn merge<'a>(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a
     Cow::Owned(union(left, right))
 }
 
-/// Where the rows of one relation in one direction are in the mapped file. A row is the list of
+/// Location in the mapped file of the rows of one relation in one direction. A row is the list of
 /// neighbors of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {

@@ -323,7 +323,7 @@ impl<'a> Check<'a> {
         is_comparison && !self.any_value(node, |_| true)
     }
 
-    /// Whether any value of the left side of the condition has the property.
+    /// Whether `has` returns `true` for any value of the condition's left side.
     fn any_value(&self, node: NodeId, has: impl Fn(&str) -> bool) -> bool {
         let kb = self.kb;
         let of = |own: &[Own], node| own.iter().any(|own| own.any(kb, node, &has));
@@ -501,8 +501,8 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Whether the value of a node is this value. `order` compares both; `same_words` says whether
-    /// their words are equal.
+    /// Whether the value of a node is this value. `order` is the result of comparing both;
+    /// `same_words` returns whether their words are equal.
     fn is(&self, order: Option<Ordering>, value: &str, same_words: impl FnOnce() -> bool) -> bool {
         order == Some(Ordering::Equal)
             || self.text == ANY

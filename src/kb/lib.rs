@@ -126,7 +126,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns the opposite direction; that of [`Direction::Any`] is itself.
+    /// Returns the opposite direction; [`Direction::Any`] is its own opposite.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::Out => Direction::In,

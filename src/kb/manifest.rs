@@ -112,7 +112,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Computes what `checksum` should be.
+    /// Computes the value that `checksum` must have.
     pub(super) fn own_digest(&self) -> Result<String, serde_json::Error> {
         let unsigned = Manifest { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())

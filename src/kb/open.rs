@@ -162,53 +162,53 @@ impl Kb {
         })
     }
 
-    /// The directory of the base.
+    /// Returns the directory of the base.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The manifest: numbers of nodes and edges, names, and digests of files.
+    /// Returns the manifest: numbers of nodes and edges, names, and digests of files.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Title of the base, for people.
+    /// Returns the title of the base, for people.
     pub fn title(&self) -> &str {
         &self.manifest.title
     }
 
-    /// Licence of the data, for people.
+    /// Returns the licence of the data, for people.
     pub fn licence(&self) -> &str {
         &self.manifest.licence
     }
 
-    /// Digest (blake3, hexadecimal) of the keys, nodes, fields, edges and candidate types: equal
-    /// for equal content.
+    /// Returns the digest (blake3, hexadecimal) of the keys, nodes, fields, edges and candidate
+    /// types: equal for equal content.
     pub fn fingerprint(&self) -> &str {
         &self.manifest.fingerprint
     }
 
-    /// Number of nodes; their ids are `0..n_nodes`.
+    /// Returns the number of nodes; their ids are `0..n_nodes`.
     pub fn n_nodes(&self) -> u32 {
         self.manifest.n_nodes
     }
 
-    /// Number of distinct edges.
+    /// Returns the number of distinct edges.
     pub fn n_edges(&self) -> u64 {
         self.manifest.n_edges
     }
 
-    /// Names of the types, ascending; a [`TypeId`] is an index into this list.
+    /// Returns the names of the types, ascending; a [`TypeId`] is an index into this list.
     pub fn types(&self) -> &[String] {
         &self.manifest.types
     }
 
-    /// Names of the relations, ascending; a [`RelationId`] is an index into this list.
+    /// Returns the names of the relations, ascending; a [`RelationId`] is an index into this list.
     pub fn relations(&self) -> &[String] {
         &self.manifest.relations
     }
 
-    /// Names of the fields, ascending; a [`FieldId`] is an index into this list.
+    /// Returns the names of the fields, ascending; a [`FieldId`] is an index into this list.
     pub fn field_names(&self) -> &[String] {
         &self.manifest.fields
     }
@@ -223,8 +223,8 @@ impl Kb {
         position(self.relations(), name).map(RelationId)
     }
 
-    /// The relations that edges of this type's nodes have, in either direction, ascending; none for
-    /// an unknown type.
+    /// Returns the relations that edges of this type's nodes have, in either direction, ascending;
+    /// none for an unknown type.
     pub fn relations_of(&self, kind: TypeId) -> &[RelationId] {
         self.relations_by_type.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
     }
@@ -234,17 +234,17 @@ impl Kb {
         position(self.field_names(), name).map(FieldId)
     }
 
-    /// The name of a type; empty if the type does not exist.
+    /// Returns the name of a type; empty if the type does not exist.
     pub fn type_name(&self, id: TypeId) -> &str {
         self.types().get(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// The name of a relation; empty if the relation does not exist.
+    /// Returns the name of a relation; empty if the relation does not exist.
     pub fn relation_name(&self, id: RelationId) -> &str {
         self.relations().get(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// The name of a field; empty if the field does not exist.
+    /// Returns the name of a field; empty if the field does not exist.
     pub fn field_name(&self, id: FieldId) -> &str {
         self.field_names().get(id.0 as usize).map_or("", String::as_str)
     }
@@ -254,8 +254,8 @@ impl Kb {
         node < self.n_nodes()
     }
 
-    /// The type of `node`; [`TypeId::NONE`] if the node does not exist. The type of an existing
-    /// node is always below `types().len()`.
+    /// Returns the type of `node`; [`TypeId::NONE`] if the node does not exist. The type of an
+    /// existing node is always below `types().len()`.
     pub fn node_type(&self, node: NodeId) -> TypeId {
         match self.section(SectionKind::NodeTypes).get(node as usize) {
             Some(&id) if (id as usize) < self.manifest.types.len() => TypeId(id),
@@ -265,7 +265,7 @@ impl Kb {
         }
     }
 
-    /// The name of `node`; empty if the node does not exist.
+    /// Returns the name of `node`; empty if the node does not exist.
     pub fn name(&self, node: NodeId) -> &str {
         self.nodes.get(node.into(), NAME_COLUMN).unwrap_or_default()
     }
@@ -275,8 +275,8 @@ impl Kb {
         self.keys.is_some()
     }
 
-    /// The id of `node` in the imported data: its key, or its node id in digits if the base has no
-    /// keys.
+    /// Returns the id of `node` in the imported data: its key, or its node id in digits if the base
+    /// has no keys.
     pub fn key(&self, node: NodeId) -> Cow<'_, str> {
         match self.keys.as_ref().and_then(|keys| keys.get(node.into(), KEY_COLUMN)) {
             Some(key) => Cow::Borrowed(key),
@@ -296,24 +296,24 @@ impl Kb {
         same.copied().filter(|&node| self.contains(node)).collect()
     }
 
-    /// The document of `node`, without its relations; empty if the node does not exist.
+    /// Returns the document of `node`, without its relations; empty if the node does not exist.
     pub fn text(&self, node: NodeId) -> &str {
         self.nodes.get(node.into(), TEXT_COLUMN).unwrap_or_default()
     }
 
-    /// The fields of `node`, each with its text, in the order of the imported file. Lists and
-    /// objects are flattened to text.
+    /// Returns the fields of `node`, each with its text, in the order of the imported file. Lists
+    /// and objects are flattened to text.
     pub fn fields(&self, node: NodeId) -> impl Iterator<Item = (FieldId, &str)> + '_ {
         self.field_rows(node).filter_map(|row| Some((self.field_of_row(row)?, self.value(row)?)))
     }
 
-    /// The fields that `node` has, without their texts.
+    /// Returns the fields that `node` has, without their texts.
     pub fn field_ids(&self, node: NodeId) -> impl Iterator<Item = FieldId> + '_ {
         self.field_rows(node).filter_map(|row| self.field_of_row(row))
     }
 
-    /// The text of one field of `node`; `None` if the node lacks the field. Of a repeated field,
-    /// the first text counts.
+    /// Returns the text of one field of `node`; `None` if the node lacks the field. Of a repeated
+    /// field, the first text counts.
     pub fn field(&self, node: NodeId, field: FieldId) -> Option<&str> {
         let row = self.field_rows(node).find(|row| self.field_of_row(*row) == Some(field))?;
         self.value(row)
@@ -325,7 +325,7 @@ impl Kb {
         self.met_damage.load(Ordering::Relaxed)
     }
 
-    /// The neighbors of `node` over one relation, ascending, each once; all of them exist. Takes
+    /// Returns the neighbors of `node` over one relation, ascending, each once; all exist. Takes
     /// time linear in the number of neighbors, because their ids are checked. For `Any`, two lists
     /// are merged if the node has edges both ways, unless the relation has every edge both ways.
     pub fn neighbors(
@@ -341,18 +341,18 @@ impl Kb {
         }
     }
 
-    /// The nodes to which edges of one relation lead from `node`, ascending; all of them exist.
+    /// Returns the nodes to which edges of one relation lead from `node`, ascending; all exist.
     pub(super) fn targets(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
         self.known(self.row(&self.sections.out, node, relation))
     }
 
-    /// The nodes from which edges of one relation lead to `node`, ascending; all of them exist.
+    /// Returns the nodes from which edges of one relation lead to `node`, ascending; all exist.
     pub(super) fn sources(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
         self.known(self.row(&self.sections.into, node, relation))
     }
 
-    /// Number of neighbors that [`Kb::neighbors`] returns. O(1), except for `Any` if the node has
-    /// edges both ways.
+    /// Returns the number of neighbors that [`Kb::neighbors`] returns. O(1), except for `Any` if
+    /// the node has edges both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
         let out = self.row(&self.sections.out, node, relation);
         let into = self.row(&self.sections.into, node, relation);
@@ -364,7 +364,7 @@ impl Kb {
         }
     }
 
-    /// The nodes of a type, ascending; empty for an unknown type.
+    /// Returns the nodes of a type, ascending; empty for an unknown type.
     pub fn nodes_of_type(&self, id: TypeId) -> &[NodeId] {
         let offsets: &[u32] = self.section(SectionKind::TypeOffsets);
         let id = id.0 as usize;
@@ -375,17 +375,17 @@ impl Kb {
         self.known_list(id, nodes.get(start as usize..end as usize).unwrap_or_default())
     }
 
-    /// The types whose nodes may be answers, ascending.
+    /// Returns the types whose nodes may be answers, ascending.
     pub fn candidate_types(&self) -> &[TypeId] {
         &self.candidate_types
     }
 
-    /// The candidate types in the form that searches expect: empty if all types are candidates.
+    /// Returns the candidate types as searches expect them: empty if all types are candidates.
     pub fn searched_types(&self) -> &[TypeId] {
         if self.candidate_types.len() == self.types().len() { &[] } else { &self.candidate_types }
     }
 
-    /// The nodes that may be answers, ascending.
+    /// Returns the nodes that may be answers, ascending.
     pub fn candidates(&self) -> &[NodeId] {
         self.known_list(self.types().len(), self.section(SectionKind::Candidates))
     }
@@ -396,9 +396,9 @@ impl Kb {
         self.is_candidate_type.get(type_id).copied().unwrap_or_default()
     }
 
-    /// The types whose nodes only stand for values of a column. Such a type is not a candidate
-    /// type, its nodes have no outgoing edges and no fields, and the name of each node equals its
-    /// key. Empty if the base has no keys. O(nodes) at worst.
+    /// Returns the types whose nodes only stand for values of a column. Such a type is not a
+    /// candidate type, its nodes have no outgoing edges and no fields, and the name of each node
+    /// equals its key. Empty if the base has no keys. O(nodes) at worst.
     pub fn value_types(&self) -> Vec<TypeId> {
         let leads = |kind: TypeId| self.tuples.iter().any(|tuple| tuple.source == kind);
         let is_value = |&node: &NodeId| {
@@ -414,20 +414,20 @@ impl Kb {
         if self.has_keys() { types.filter(is_type).collect() } else { Vec::new() }
     }
 
-    /// The distinct triples (source type, relation, target type) of all edges, ascending, each with
-    /// its number of edges.
+    /// Returns the distinct triples (source type, relation, target type) of all edges, ascending,
+    /// each with its number of edges.
     pub fn tuples(&self) -> &[Tuple] {
         &self.tuples
     }
 
-    /// The numbers of a section that occurs once.
+    /// Returns the numbers of a section that occurs once.
     fn section<T: Pod>(&self, kind: SectionKind) -> &[T] {
         let range = self.sections.single[kind as usize].clone();
         as_numbers(self.graph.get(range).unwrap_or_default())
     }
 
-    /// Returns the row of a node among those of a relation, of one of the two directions in
-    /// `sections`; the nodes in it may not exist.
+    /// Returns the row of a node and a relation; `of_relations` are the rows of one direction in
+    /// `sections`. The nodes in the row may not exist.
     fn row(&self, of_relations: &[Rows], node: NodeId, relation: RelationId) -> &[NodeId] {
         let rows = of_relations.get(relation.0 as usize);
         rows.map_or(&[], |rows| rows.get(&self.graph, node))

@@ -70,7 +70,7 @@ pub struct PathBounds {
 }
 
 impl Path {
-    /// The node at which the path ends.
+    /// Returns the node at which the path ends.
     pub fn end(&self) -> NodeId {
         self.hops.last().map_or(self.from, |hop| hop.node)
     }
@@ -223,7 +223,7 @@ pub fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Ho
     Path { from, hops }
 }
 
-/// Returns those of `nodes` that exist, ascending, each once.
+/// Returns the nodes in `nodes` that exist, ascending, each once.
 fn known(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
     distinct(nodes.iter().copied().filter(|&node| kb.contains(node)).collect())
 }

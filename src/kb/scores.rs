@@ -35,17 +35,17 @@ impl Scores {
         Self(pairs)
     }
 
-    /// Creates scores that are the same, `score`, for every node of a set.
+    /// Creates scores that assign `score` to every node of a set.
     pub fn uniform(nodes: &NodeSet, score: f32) -> Self {
         Self::new(nodes.as_slice().iter().map(|&node| (node, score)).collect())
     }
 
-    /// The pairs (node, score), ascending by node id.
+    /// Returns the pairs (node, score), ascending by node id.
     pub fn as_slice(&self) -> &[(NodeId, f32)] {
         &self.0
     }
 
-    /// Number of nodes with a score.
+    /// Returns the number of nodes with a score.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -55,7 +55,7 @@ impl Scores {
         self.0.is_empty()
     }
 
-    /// The nodes that have a score.
+    /// Returns the nodes that have a score.
     pub fn nodes(&self) -> NodeSet {
         self.0.iter().map(|pair| pair.0).collect()
     }
@@ -70,8 +70,8 @@ impl Scores {
         self.0.iter().map(|pair| pair.1).reduce(f32::max).unwrap_or(0.0)
     }
 
-    /// Replaces every score by what `change` returns for the node and its score; drops scores that
-    /// are then not finite.
+    /// Replaces every score by the result of `change` for the node and its score; drops results
+    /// that are not finite.
     pub fn map(&self, mut change: impl FnMut(NodeId, f32) -> f32) -> Self {
         Self(
             self.0
@@ -82,13 +82,13 @@ impl Scores {
         )
     }
 
-    /// Multiplies every score by `factor`; drops scores that are then not finite.
+    /// Multiplies every score by `factor`; drops results that are not finite.
     pub fn scale(&self, factor: f32) -> Self {
         self.map(|_, score| score * factor)
     }
 
-    /// Combines the scores of two sources; drops scores that are then not finite. Linear in the
-    /// nodes of both.
+    /// Combines the scores of two sources; drops results that are not finite. Linear in the nodes
+    /// of both.
     pub fn combine(&self, other: &Self, combine: Combine) -> Self {
         let mut pairs = Vec::with_capacity(self.len().max(other.len()));
         let (mut a, mut b) = (self.0.as_slice(), other.0.as_slice());
@@ -142,7 +142,7 @@ impl Scores {
         Self(pairs)
     }
 
-    /// Keeps the scores for which `keep` returns `true`, given the node and its score.
+    /// Keeps the scores for which `keep` returns `true`; `keep` receives the node and its score.
     pub fn filter(&self, mut keep: impl FnMut(NodeId, f32) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|&(node, score)| keep(node, score)).collect())
     }

@@ -23,12 +23,12 @@ impl NodeSet {
         Self(ids)
     }
 
-    /// The ids, ascending.
+    /// Returns the ids, ascending.
     pub fn as_slice(&self) -> &[NodeId] {
         &self.0
     }
 
-    /// Number of nodes in the set.
+    /// Returns the number of nodes in the set.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -67,7 +67,7 @@ impl NodeSet {
         Self(ids)
     }
 
-    /// Returns the set of those nodes for which `keep` returns `true`.
+    /// Returns the set of the nodes for which `keep` returns `true`.
     pub fn filter(&self, mut keep: impl FnMut(NodeId) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|&node| keep(node)).collect())
     }

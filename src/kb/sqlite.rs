@@ -27,8 +27,8 @@ struct Allocator {
     size: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
-/// SQLite's own allocator, which the counting one calls; `None` if SQLite had started before, or
-/// cannot be configured.
+/// SQLite's own allocator, which the counting allocator calls; `None` if SQLite had started before,
+/// or cannot be configured.
 static ALLOCATOR: OnceLock<Option<Allocator>> = OnceLock::new();
 
 thread_local! {
@@ -38,7 +38,7 @@ thread_local! {
 /// Opens the database file `path`, which may be a URI if `flags` allow URIs.
 ///
 /// # Errors
-/// Those of [`Connection::open_with_flags`]; `SQLITE_MISUSE` if SQLite's heap cannot be counted.
+/// As [`Connection::open_with_flags`]; `SQLITE_MISUSE` if SQLite's heap cannot be counted.
 pub fn connect(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Connection> {
     count_heap()?;
     #[allow(clippy::disallowed_methods, reason = "the heap is counted")]
@@ -53,14 +53,14 @@ pub fn in_memory() -> rusqlite::Result<Connection> {
     connect(":memory:", OpenFlags::default())
 }
 
-/// Number of bytes that SQLite allocated on this thread, minus the number of bytes that SQLite
-/// freed on it; the size of a block includes its overhead. Memory that another thread frees is
-/// subtracted there. So the number itself means nothing; only its growth during one statement does.
+/// Returns the number of bytes that SQLite allocated on this thread, minus the number that it freed
+/// on it; the size of a block includes its overhead. Memory that another thread frees is subtracted
+/// there, so only the growth during one statement is meaningful.
 pub fn heap() -> i64 {
     HEAP.get()
 }
 
-/// Replaces SQLite's allocator by the counting one, once per process.
+/// Replaces SQLite's allocator by the counting allocator, once per process.
 fn count_heap() -> rusqlite::Result<()> {
     let counted = ALLOCATOR.get_or_init(|| {
         // SAFETY: a null pointer is a valid `Option` of a function and a valid pointer.

@@ -18,8 +18,8 @@ use crate::{
 use agent_ground::locks::locked;
 use agent_remote::Limits;
 
-/// Maximum number of requests of one list that are passed to the model at the same time; the model
-/// may send fewer at once.
+/// Maximum number of requests of one [`Llm::ask_all`] that are passed to the model at the same
+/// time; the model may send fewer at once.
 const AT_A_TIME: usize = 8;
 
 /// Settings with which one role sends its requests.

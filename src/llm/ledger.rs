@@ -59,7 +59,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// Returns the spending since an `earlier` state of the same sum: the difference.
+    /// Returns the difference of this spending from an `earlier` state of the same sum.
     pub fn since(self, earlier: Spending) -> Spending {
         Spending {
             calls: self.calls - earlier.calls,
@@ -82,8 +82,7 @@ impl Spending {
     }
 }
 
-/// Returns the spending on replies, with these numbers of requests and tokens, of a model with this
-/// price.
+/// Computes the spending from numbers of requests and tokens, and the price of the model, if known.
 fn spent(tally: AskUsage, price: Option<Price>) -> Spending {
     let AskUsage { requests: calls, tokens_in, tokens_out } = tally;
     let usage = Usage { tokens_in, tokens_out, estimated: false };

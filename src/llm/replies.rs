@@ -148,7 +148,7 @@ struct Fence {
     body: String,
 }
 
-/// Returns the closed fenced blocks of a text, and whether no block is left open.
+/// Returns the closed fenced blocks of a text, and whether all its blocks are closed.
 fn fences(text: &str) -> (Vec<Fence>, bool) {
     let mut fences = Vec::new();
     let mut open: Option<(char, usize, Fence)> = None;
@@ -247,8 +247,8 @@ fn bounded(text: &str, max_bytes: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(max_bytes - CUT.len())])
 }
 
-/// Numbers of requests and tokens, such as of one request and its repairs, including cached
-/// replies.
+/// Numbers of requests and tokens, cached replies included; for example, of a request with its
+/// repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskUsage {
     /// Number of requests with a reply.

@@ -3,8 +3,8 @@
 //!
 //! An optimizer run has an allowance of such program runs, each with a few requests to the model.
 //! Before a program is tried, all runs that it may need are claimed, so that an accepted program
-//! can also be tested and measured. Unused runs are given back. The numbers of claimed runs depend
-//! only on programs and queries, so that a resumed run repeats them.
+//! can also be tested and measured. Unused runs return to the allowance. The numbers of claimed
+//! runs depend only on programs and queries, so that a resumed run repeats them.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -77,7 +77,7 @@ impl Allowance {
         left.is_some()
     }
 
-    /// Adds claimed program runs that were not used to the allowance again.
+    /// Gives claimed program runs that were not used back to the allowance.
     pub(super) fn give_back(&mut self, runs: usize) {
         self.left += runs;
     }

@@ -703,7 +703,7 @@ fn held_out(
     Ok(HeldOut { folds, mrr: mean(&ranks), ci95 })
 }
 
-/// Returns, by name of the baseline, its reciprocal rank on each validation query.
+/// Returns the reciprocal rank of each baseline on each validation query, by name of the baseline.
 fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>> {
     let mut ranks = BTreeMap::new();
     for system in System::ALL {

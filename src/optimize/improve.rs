@@ -94,11 +94,11 @@ pub(super) struct Child {
 /// Measurement of a proposed program (the child) against the category's program (the parent).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// Queries of the category that the child ran on, as positions in the training pool; in the
-    /// next field, in the same order, the child's reciprocal ranks.
+    /// Queries of the category that the child ran on, as positions in the training pool; `ranks`
+    /// holds the child's reciprocal ranks in the same order.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the child on `queries`; in the next field, that of its parent on the
+    /// Mean reciprocal rank of the child on `queries`; `before` holds that of its parent on the
     /// same queries.
     pub(super) mrr: f64,
     pub(super) before: f64,

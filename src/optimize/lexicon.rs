@@ -16,7 +16,7 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::reading::{Metapath, Phrasing, metapath_in_words};
 use agent_kb::{Direction, Kb};
 
-/// Stands for the name in a question.
+/// Placeholder for the name in a question.
 pub(crate) const PLACE: &str = "{}";
 /// Maximum number of metapaths of a lexicon; those with the most edges are kept.
 const MAX_METAPATHS: usize = 240;

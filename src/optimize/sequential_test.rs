@@ -56,7 +56,7 @@ pub(super) struct SequentialTest {
 }
 
 impl SequentialTest {
-    /// Returns, for each category, whether its change is proven, by all changes together or alone.
+    /// Returns whether the change of each category is proven, by all changes together or alone.
     pub(super) fn kept(&self) -> Vec<bool> {
         self.kept_without(&[])
     }

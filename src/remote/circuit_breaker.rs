@@ -55,7 +55,7 @@ impl CircuitBreaker {
         self.lock().given_up
     }
 
-    /// Waits until an attempt of the request may start. Returns none if the circuit breaker is
+    /// Waits until an attempt of the request may start. Returns `None` if the circuit breaker is
     /// closed, or the right to probe the service if it is open.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl CircuitBreaker {
         message.clone_into(&mut state.last);
     }
 
-    /// Records that the request that is the probe gave up.
+    /// Records that the probe gave up.
     pub(super) fn gave_up(&self) {
         self.lock().given_up += 1;
         self.changed.notify_waiters();

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Account, RemoteError, attempt::AttemptError, retry::is_transient};
 
-/// Maximum number of characters of a service's message in our messages.
+/// Maximum length of a service's message in error messages, in characters.
 const MAX_MESSAGE_CHARS: usize = 300;
 /// Minimum length of a secret, in bytes. Shorter header values may be ordinary text, so they stay
 /// in replies.
@@ -83,8 +83,8 @@ impl AccountSecrets {
         })
     }
 
-    /// Returns a message on one line of at most [`MAX_MESSAGE_CHARS`], with secrets replaced by
-    /// `...`.
+    /// Returns a message on one line of at most [`MAX_MESSAGE_CHARS`] characters, with secrets
+    /// replaced by `...`.
     pub(super) fn shown(&self, message: &str) -> String {
         let replaced = |text: String, secret: &String| text.replace(secret, "...");
         let message = self.0.iter().fold(message.to_owned(), replaced);

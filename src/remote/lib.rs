@@ -1,4 +1,4 @@
-//! Requests to a service over HTTP, with deadlines, and limits on the size of replies and the
+//! Sends requests to a service over HTTP, with deadlines, and limits on the size of replies and the
 //! number of retries.
 //!
 //! A request is retried if it failed for lack of a connection, time or capacity (status 408, 409,
@@ -8,8 +8,8 @@
 //! not followed.
 //!
 //! ```text
-//! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
-//!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply or retry
+//! post -> gate (concurrent requests) -> circuit breaker (after failures in a row: one at a time)
+//!      -> rate limiter (requests and tokens per minute) -> attempt (deadlines) -> reply or retry
 //! ```
 //!
 //! Calls block and may come from several threads at a time; the asynchronous runtime is internal.
@@ -85,9 +85,9 @@ pub struct Limits {
     /// Number of failed attempts in a row, of all requests together, at which the circuit breaker
     /// opens.
     pub failures_in_a_row: u32,
-    /// Maximum number of attempts per minute; none: unlimited.
+    /// Maximum number of attempts per minute; `None`: unlimited.
     pub requests_per_minute: Option<u32>,
-    /// Maximum sum, per minute, of the weights that attempts have (see [`Service::post`]); none:
+    /// Maximum sum, per minute, of the weights that attempts have (see [`Service::post`]); `None`:
     /// unlimited.
     pub tokens_per_minute: Option<u64>,
 }
@@ -226,7 +226,7 @@ impl RemoteError {
 /// A client for requests to one service.
 pub struct Service {
     requester: Arc<Requester>,
-    /// Runtime of the asynchronous tasks; none only while the value is being dropped.
+    /// Runtime of the asynchronous tasks; `None` only while the value is being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -248,8 +248,8 @@ impl Service {
         Service::stoppable(account, limits, Arc::default())
     }
 
-    /// As [`Service::new`]. Once `stop` is set, requests end with [`RemoteError::Stopped`] within a
-    /// second.
+    /// Creates a client as [`Service::new`] does. Once `stop` is set, its requests end with
+    /// [`RemoteError::Stopped`] within a second.
     ///
     /// # Errors
     /// [`RemoteError::Setup`] if the account cannot be used, or the client cannot be started.

@@ -16,7 +16,7 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Filter directives that select the spans to send.
 const EXPORTED: &str = "agent=info";
 
-/// Guard that, when dropped, sends the spans that are not sent yet.
+/// Guard that sends pending spans when dropped.
 pub struct Export(SdkTracerProvider);
 
 impl Drop for Export {

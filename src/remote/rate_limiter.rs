@@ -14,13 +14,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(super) struct RateLimiter {
     requests: Option<u32>,
     tokens: Option<u64>,
-    /// Earliest time at which the next attempt may start; none before the first attempt.
+    /// Earliest time at which the next attempt may start; `None` before the first attempt.
     next: Mutex<Option<Instant>>,
 }
 
 impl RateLimiter {
-    /// Creates a limiter with these maximum numbers per minute. None means unlimited, and 0 counts
-    /// as 1.
+    /// Creates a limiter with these maximum numbers per minute. `None` means unlimited, and 0
+    /// counts as 1.
     pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
         RateLimiter { requests, tokens, next: Mutex::default() }
     }

@@ -123,7 +123,7 @@ impl Requester {
     }
 
     /// Waits while the circuit breaker is open and another request probes the service. If this
-    /// request becomes the probe, notes that in `state`.
+    /// request becomes the probe, stores the probe in `state`.
     async fn enter_circuit_breaker<'a>(
         &'a self,
         arrival: u64,
@@ -190,7 +190,7 @@ impl Requester {
         reply
     }
 
-    /// Waits until the next attempt after one that failed with `message`, or returns the error of
+    /// Waits before the next attempt after one that failed with `message`, or returns the error of
     /// the request if there is no further attempt.
     async fn pause(
         &self,
@@ -253,6 +253,6 @@ struct RequestState<'a> {
     retry: Retry,
     /// Error message of the last attempt.
     last: String,
-    /// Set while this request is the one that probes a failing service.
+    /// Set while this request probes the failing service.
     probe: Option<Probe<'a>>,
 }

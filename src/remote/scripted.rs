@@ -29,7 +29,7 @@ pub enum Act {
     Drip(Vec<u8>, Duration),
     /// Sends these bytes this many times, or until the reader closes the connection.
     Repeat(Vec<u8>, usize),
-    /// Pauses for this time; none: longer than any deadline in a test.
+    /// Pauses for this time; `None`: longer than any deadline in a test.
     Pause(Option<Duration>),
     /// Reads the next request on the same connection, and follows the next list of steps in the
     /// script.
@@ -62,7 +62,7 @@ impl Scripted {
     }
 
     /// Starts a service that answers each request with the bytes that `answer` returns for the
-    /// request's body. If it returns none, the connection is closed.
+    /// request's body. If it returns `None`, the connection is closed.
     pub fn answering(mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static) -> Scripted {
         Scripted::start(false, move |body| match answer(body)? {
             bytes if bytes.is_empty() => Some(vec![Act::Pause(None)]),
@@ -79,7 +79,7 @@ impl Scripted {
     }
 
     /// Starts a service that follows the steps that `answer` returns for each request's body. If it
-    /// returns none, the connection is closed.
+    /// returns `None`, the connection is closed.
     pub fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
         Scripted::start(false, answer)
     }

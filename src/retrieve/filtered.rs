@@ -15,7 +15,7 @@ const DEPTH: usize = 10_000;
 /// Maximum number of nodes that the inner retriever explains, best first, before nodes outside the
 /// set are removed.
 const MAX_EXPLAINED: usize = 1_000;
-/// If the score of the last ranked node is positive, the best appended node gets this share of it.
+/// Score of the best appended node, as a share of the last ranked node's score if that is positive.
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever that answers only with nodes of a set.

@@ -13,8 +13,8 @@ use agent_train::{
     dense::{Encoder, Negatives, fuse},
 };
 
-/// Maximum number of nodes that are fused from each list, whatever `k` is, because the length of
-/// the lists affects the fused ranks.
+/// Maximum number of nodes that are fused from each list. Does not depend on `k`, because the
+/// length of the lists affects the fused ranks.
 const FUSED: usize = 1_000;
 
 /// A trained encoder with the base over which it was trained.

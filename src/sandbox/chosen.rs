@@ -1,5 +1,5 @@
-//! Runs programs with either engine, both on one pool of workers: modules run inside WebAssembly,
-//! Rhai programs where [`Place`] says.
+//! Runs programs with either engine, both on one pool of workers. Modules run inside WebAssembly;
+//! [`Place`] determines where Rhai programs run.
 
 use std::{path::PathBuf, sync::Arc};
 

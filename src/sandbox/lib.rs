@@ -171,7 +171,7 @@ pub fn is_usable(dir: &Path) -> bool {
     private::PrivateDir::open(dir).is_some()
 }
 
-/// Host returned in place of one that was lost together with its worker; every tool call fails.
+/// Substitute for a host that was lost together with its worker; every tool call fails.
 struct LostHost;
 
 impl ToolHost for LostHost {

@@ -17,7 +17,7 @@ pub(super) const KEY_BYTES: usize = 32;
 /// Name of the file that holds the key.
 const KEY_FILE: &str = "key";
 
-/// A private directory, opened, and its key.
+/// An open private directory, with its key.
 #[derive(Clone, Debug)]
 pub(super) struct PrivateDir {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens the directory, and creates it and its key if missing. `None` if that fails or other
+    /// Opens the directory; creates it and its key if missing. `None` if that fails, or if other
     /// users may write to the directory.
     pub(super) fn open(path: &Path) -> Option<Self> {
         create_private(path).ok()?;
@@ -128,7 +128,7 @@ fn write_key(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory that only its owner can access, whatever the umask.
+/// Creates a directory that only its owner can access, regardless of the umask.
 #[cfg(unix)]
 fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;

@@ -2,8 +2,8 @@
 //! the `rhai` crate.
 //!
 //! The engine's own limits are incomplete: it does not count steps inside native callbacks or
-//! measure captured values, some native functions block or allocate as much as an argument says,
-//! and sorts swallow errors. So every step checks the meter (steps, heap, time, output), and
+//! measure captured values, some native functions block or allocate an amount that an argument
+//! sets, and sorts swallow errors. So every step checks the meter (steps, heap, time, output), and
 //! dangerous native functions are replaced. Programs are compiled, run and dropped only on threads
 //! with big stacks (see [`Workers`]). Each thread builds its engine once, not for every call.
 //!

@@ -40,8 +40,8 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Uses the notes in the directory `dir`, which need not exist; without a directory, nothing is
-    /// trusted.
+    /// Opens the notes in the directory `dir`, which need not exist; without a directory, nothing
+    /// is trusted.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir }
     }
@@ -56,8 +56,8 @@ impl Trust {
         if noted() == Some(true) { Place::Process } else { Place::Wasm }
     }
 
-    /// Notes that a run, or the bundle that it froze, is the work of the search actor alone. If the
-    /// note cannot be written, programs of this origin stay untrusted.
+    /// Records that a run, or the bundle that it froze, is the work of the search actor alone. If
+    /// the note cannot be written, programs of this origin stay untrusted.
     pub fn keep(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::open) else { return };
         if let Some(name) = note(&dir, made)

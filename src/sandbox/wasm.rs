@@ -182,7 +182,7 @@ impl Sandbox for WasmSandbox {
 /// Result of a call with its usage and printed text; or its failure, which includes both.
 type CallResult<T> = Result<(T, Usage, String), Failure>;
 
-/// A program in the form in which it is run.
+/// Executable form of a program.
 enum ProgramForm {
     /// The Rhai engine, with the program in its memory.
     Rhai(RhaiProgram),
@@ -394,7 +394,7 @@ fn end_native<T>(
     }
 }
 
-/// As [`end_native`], but reports the operations and the heap that the Rhai engine itself counted.
+/// Ends a call like [`end_native`]; reports the operations and heap that the Rhai engine counted.
 fn end_rhai<T>(
     given: Result<Vec<u8>, Failure>,
     instance: &mut LiveInstance,

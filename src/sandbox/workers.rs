@@ -313,8 +313,8 @@ impl Workers {
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Queues a job; waits while the queue is full. If no worker is left, the job is dropped
-    /// together with the sender of its result, and so its caller learns that it is lost.
+    /// Queues a job; waits while the queue is full. If no worker is left, drops the job and the
+    /// sender of its result, which tells the caller that the job is lost.
     fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));

@@ -86,7 +86,7 @@ pub enum KeyError {
     /// No key has this name.
     #[error("no key {0:?}; `agent key list` lists all keys")]
     Unknown(String),
-    /// The operating system gives no random numbers.
+    /// The operating system provides no random numbers.
     #[error("the system provides no random numbers for a key")]
     Random,
 }
@@ -211,7 +211,7 @@ impl Hosts {
 
     /// Whether a request is meant for this server: its `Host`, its `Origin` and the host in its
     /// URI, if present, must be known names. Without this check, any web page could send requests
-    /// through the browsers of its readers.
+    /// through its visitors' browsers.
     pub(super) fn accept(&self, request: &Request) -> bool {
         let all = |name| request.headers().get_all(name).into_iter();
         let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_owned();

@@ -1,5 +1,5 @@
-//! Answers questions over many nodes with a table, and questions that ask for nodes with the active
-//! bundle. Does not depend on how either finds its answer.
+//! Answers questions: those over many nodes with a table, those that ask for nodes with the active
+//! bundle. Does not depend on how an answer is found.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -179,11 +179,11 @@ async fn tabled(
     }
 }
 
-/// An answer as JSON text, or why the question cannot be answered.
+/// The answer as JSON text, or why the question cannot be answered.
 type Told = Result<String, AskError>;
 
-/// Answers a question with a table, by rules and, if given, with `model`. `unassisted` says why the
-/// model did not help; the answer lists this among its assumptions.
+/// Answers a question with a table, by rules and, if given, with `model`. `unassisted` is the
+/// reason why the model did not help, which the answer lists among its assumptions.
 fn by_table(
     opened: &Opened,
     asked: &Ask,

@@ -1,6 +1,6 @@
 //! Answers questions with a bundle and, if the server has one, a language model. Questions wait for
-//! the model in a pool of their own, within their deadlines. If the model fails, the bundle answers
-//! alone, and the answer says why. Does not depend on what the model is asked, or on the format of
+//! the model in a separate pool, within their deadlines. If the model fails, the bundle answers
+//! alone, and the answer gives the reason. Does not depend on the prompts, or on the format of
 //! answers.
 
 use std::{
@@ -13,8 +13,7 @@ use agent_llm::LlmError;
 use agent_retrieve::{Answer, AssistFailure, RetrieveError};
 use agent_systems::bundle::Effort;
 
-/// Time kept back for an answer without the model; at most half of the time that is left until the
-/// deadline.
+/// Time reserved for an answer without the model; at most half of the time left until the deadline.
 const KEPT: Duration = Duration::from_secs(1);
 
 impl Server {

@@ -135,8 +135,7 @@ pub(super) fn lines<E: std::fmt::Display>(
 struct Lines<B> {
     /// The body; `None` once it has ended.
     body: Option<B>,
-    /// The rest of the last part of the body that is not yet read as lines. Each byte is scanned
-    /// once.
+    /// Unread rest of the latest part of the body. Each byte is scanned once.
     part: Bytes,
     /// Number of the last line that was read, blank lines included.
     number: u64,

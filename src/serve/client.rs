@@ -1,6 +1,6 @@
 //! Clients, and the limited slots that they share, such as the slots of running jobs. With several
 //! keys, one key takes at most half of the slots of a kind, so that no key shuts out other keys.
-//! Knows nothing of the content of requests.
+//! Does not depend on the content of requests.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use agent_retrieve::{Ranking, Retriever};
 /// Maximum number of questions in a reply; `LIMIT` is the default.
 pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
-/// Number of nodes at the start of each ranking among which correct nodes are looked for.
+/// Number of top nodes of each ranking in which correct nodes are sought.
 const DEPTH: usize = 100;
 /// Maximum number of nodes of each ranking that the reply shows.
 const TOLD: usize = 3;

@@ -2,7 +2,7 @@
 //! slowly, and finishes all others when the server ends. Does not depend on what requests do.
 //!
 //! The loop that accepts connections is our own, since `axum::serve` sets no timeout for headers: a
-//! client that sends half a header would keep its connection for ever. The loop does not run on the
+//! client that sends half a header would keep its connection forever. The loop does not run on the
 //! runtime that answers requests. Under load, that runtime would accept connections too late: the
 //! system would drop new ones, health probes among them, and clients would retry only after
 //! seconds.
@@ -30,7 +30,7 @@ use tokio::{
 
 use crate::socket::{Socket, WRITE_TIME};
 
-/// Marks a request that came over a connection on which a header gave the length of a body twice.
+/// Marks a request on a connection on which a header gave the length of a body twice.
 #[derive(Clone)]
 pub(super) struct TwoLengths;
 
@@ -102,7 +102,7 @@ pub(super) async fn serve(
                     Err(_) => drop(tokio::spawn(async move {
                         match timeout(PROBE_TIME, is_probe(&stream)).await {
                             Ok(true) => answer(stream, from, router, ending, true).await,
-                            // A client that cannot take the reply at once gets none.
+                            // A client that cannot receive the reply at once gets none.
                             _ => drop(stream.try_write(FULL)),
                         }
                         drop(probe);
@@ -119,7 +119,7 @@ pub(super) async fn serve(
     drained(&places, max, DRAIN_TIME).await
 }
 
-/// Answers the requests of a connection: a health probe on this runtime, any others on `answering`.
+/// Answers the requests of a connection: a health probe on this runtime, all others on `answering`.
 /// Drops the connection if no bytes arrive within [`HEADER_TIME`].
 async fn take(
     stream: TcpStream,

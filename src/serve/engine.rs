@@ -1,5 +1,5 @@
 //! The open bases, each with its active bundle and other open systems. Bases and bundles can be
-//! replaced while questions are answered. Knows nothing of HTTP.
+//! replaced while questions are answered. Does not depend on HTTP.
 
 use std::{
     collections::HashMap,
@@ -102,7 +102,7 @@ pub struct Helper {
 /// Why a base is not replaced by a newer version; the previous version stays current.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotExchanged {
-    /// The base is not installed any more, or its record is damaged.
+    /// The base is no longer installed, or its record is damaged.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// The index of the base is missing or damaged.
@@ -334,8 +334,8 @@ impl Opened {
         self.active.load_full()
     }
 
-    /// Returns the system with this name, which must need nothing but this base. The system stays
-    /// open for further requests.
+    /// Returns the system with this name, which may need only this base. The system stays open for
+    /// further requests.
     ///
     /// # Errors
     /// If no system has this name; if the system needs a file, a model or labelled queries, or
@@ -479,7 +479,7 @@ fn about_category(category: &Category) -> AboutCategory {
     AboutCategory { name, program }
 }
 
-/// Returns the systems that a server offers, written as in requests.
+/// Returns the names of the systems that a server offers, with their arguments, as in requests.
 pub(super) fn offered() -> Vec<String> {
     let alone = SYSTEMS.iter().filter(|spec| needs_base_alone(spec));
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()

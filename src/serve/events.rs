@@ -1,6 +1,6 @@
 //! Lets clients follow a run by server-sent events: one event per step of the run's journal, and
-//! events with the state of the run. The run may belong to another process. Does not depend on what
-//! steps mean.
+//! events with the state of the run. The run may belong to another process. Does not depend on the
+//! meaning of steps.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -191,7 +191,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Reads what is new in the journal and returns the events for it.
+    /// Reads the new steps of the journal and returns the events to send.
     fn look(&mut self) -> Result<Vec<Bytes>> {
         let mut events = Vec::new();
         if self.told.is_none() {

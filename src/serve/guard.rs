@@ -23,7 +23,7 @@ use crate::{
     sent::BodyMemory,
 };
 
-/// Maximum time until the body of a request is complete; batches have limits of their own.
+/// Maximum time until the body of a request is complete; batches have their own limits.
 pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
 /// Maximum number of bytes of a too large body that are read and discarded. Clients read no reply
 /// before they have sent the whole body.

@@ -1,6 +1,6 @@
-//! Renders the documentation page of all limits of the server: each limit with the response beyond
-//! it, and each route with the threads that do its work. Does not depend on how limits are
-//! enforced.
+//! Renders the documentation page of all limits of the server: each limit with the response to a
+//! request that exceeds it, and each route with the threads that do its work. Does not depend on
+//! how limits are enforced.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -43,7 +43,7 @@ struct Route {
     holds: String,
 }
 
-/// A row of the page: the limited quantity, the limit, and the response beyond the limit.
+/// A row of the page: the limited quantity, the limit, and the response if it is exceeded.
 type Row = (&'static str, String, &'static str);
 
 /// Returns the page of all limits, in Markdown.

@@ -57,8 +57,8 @@ impl Metrics {
         self.requests.get_or_create(&[endpoint, ("status", status.to_string())]).inc();
     }
 
-    /// Counts a question that uses a language model; `miss` says why the model did not help, `None`
-    /// if it helped.
+    /// Counts a question that uses a language model; `miss` is the reason why the model did not
+    /// help, `None` if it helped.
     pub(super) fn note_helped(&self, miss: Option<AssistFailure>) {
         let outcome = match miss {
             None => "helped",

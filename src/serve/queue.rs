@@ -43,7 +43,7 @@ pub(super) enum Refused {
     Failed,
 }
 
-/// A job, and how to find out whether it is still needed.
+/// A job, and a check whether it is still needed.
 struct Job {
     run: Box<dyn FnOnce() + Send>,
     /// Whether the job is no longer needed: its caller is gone, or its deadline has passed.

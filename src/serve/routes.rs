@@ -74,7 +74,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     let (routes, described) = described(&server).split_for_parts();
     // Serialized once; all replies share the bytes.
     let described = Bytes::from(serde_json::to_vec(&described).unwrap_or_default());
-    // MCP has a protocol of its own, so it is not in the OpenAPI description.
+    // MCP has its own protocol, so it is not in the OpenAPI description.
     let assistants = Router::new()
         .route_service("/mcp", Assistants::new(server.clone()).service())
         .layer(from_fn_with_state((server.clone(), mcp::MAX_BODY), collected))
@@ -183,7 +183,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Returns why a body is invalid. For JSON, names the field and what is wrong with it.
+/// Returns why a body is invalid. For JSON, names the field and the error in it.
 fn invalid(error: &JsonRejection) -> String {
     match (error, error.source()) {
         (JsonRejection::JsonDataError(_) | JsonRejection::JsonSyntaxError(_), Some(why)) => {

@@ -139,7 +139,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
             .find(|dir| dir.join(file).exists())
             .ok_or_else(|| ApiError::not_found("there is no such run yet", LIST_THEM));
     }
-    // A name, never a path: clients see only the runs of this home directory.
+    // Only a name is accepted, never a path: clients see only the runs of this home directory.
     let mut parts = FilePath::new(id).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
         && !id.starts_with('.');

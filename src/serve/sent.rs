@@ -1,5 +1,5 @@
 //! Bounds the size of JSON replies, and the memory for replies and request bodies while they are
-//! transferred. Does not depend on what a reply says.
+//! transferred. Does not depend on the content of replies.
 
 use axum::{
     body::{self, Bytes, HttpBody as _},
@@ -23,8 +23,8 @@ use agent_ground::locks::locked;
 
 /// Maximum size of a reply, in bytes.
 pub(super) const MAX_REPLY: usize = 8 << 20;
-/// Maximum size of a small reply, in bytes. Small replies have memory of their own, so that they
-/// are not blocked by large replies that nobody reads.
+/// Maximum size of a small reply, in bytes. Small replies have their own memory, so that large
+/// replies that nobody reads do not block them.
 pub(super) const SMALL_REPLY: usize = 64 << 10;
 /// Memory for all small replies while they are sent, in bytes.
 pub(super) const SMALL_REPLIES: usize = 32 << 20;
@@ -175,8 +175,8 @@ impl BodyMemory {
     }
 }
 
-/// Middleware that replaces a reply by an error if it is too long or if too little memory is free
-/// for it. Leaves streams alone: they reserve memory for each of their parts.
+/// Middleware: replaces a reply by an error if it is too long or if too little memory is free for
+/// it. Leaves streams alone, since they reserve memory for each of their parts.
 pub(super) async fn bounded(
     State(server): State<Arc<Server>>,
     request: Request,

@@ -29,7 +29,7 @@ pub(super) const WRITE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes that are read from a connection at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// A connection, whose reads and writes are checked as they pass.
+/// A connection whose reads and writes are checked as they pass.
 pub(super) struct Socket {
     io: TokioIo<TcpStream>,
     time: Duration,
@@ -46,7 +46,7 @@ struct Stalled {
 }
 
 impl Socket {
-    /// Watches a connection. `time` is the time in which a client that does not keep up must read
+    /// Wraps a connection. `time` is the time in which a client that does not keep up must read
     /// [`WRITE_BYTES`].
     pub(super) fn new(stream: TcpStream, time: Duration) -> Socket {
         let io = TokioIo::new(stream);

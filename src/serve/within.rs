@@ -1,4 +1,4 @@
-//! Answers questions, if wanted with only the nodes that meet conditions. Does not depend on how
+//! Answers questions, optionally with only the nodes that meet conditions. Does not depend on how
 //! nodes are ranked.
 
 use std::{sync::Arc, time::Instant};
@@ -30,16 +30,16 @@ pub(super) async fn nodes(
     found.map(Some).map_err(|error| refused(&error))
 }
 
-/// Converts an error about invalid conditions to an error of the API.
+/// Converts an error about an invalid condition to an error of the API.
 pub(super) fn refused(error: &FilterError) -> ApiError {
     ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }
 
-/// A question, and which nodes its answer may have.
+/// A question, and the nodes to which its answer is restricted.
 pub(super) struct Question {
     pub(super) base: Arc<IndexedBase>,
     pub(super) query: String,
-    /// The nodes that the answer may have; `None` if it may have all.
+    /// The nodes that the answer may contain; `None` if it may contain any node.
     pub(super) nodes: Option<NodeSet>,
     /// Maximum number of nodes in the answer.
     pub(super) k: usize,

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Replies are not trusted: a candidate is an answer only if both filters name it, and if each
-//! quote of `check` is in its document. A question is dropped if its gold answer fails, or if the
-//! model judges that nobody would ask it. A template is no longer drawn once most of its questions
-//! were judged so. The number of requests per question is bounded. Replies are stored, so that no
-//! reply is paid for twice. The module does not depend on how models are reached or on the cost of
-//! replies.
+//! quote of `check` is in its document. A question is dropped if its gold answer fails, or if it is
+//! unnatural: the model judges that nobody would ask it. A template is no longer drawn once most of
+//! its questions were unnatural. The number of requests per question is bounded. Replies are
+//! stored, so that no reply is paid for twice. The module does not depend on how models are reached
+//! or on the cost of replies.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -72,8 +72,7 @@ const MAX_USED: usize = 2;
 const RELATIONAL: usize = 15;
 /// Maximum length of a question's text in characters.
 const MAX_QUESTION: usize = 600;
-/// Minimum number of questions of a template that nobody would ask, for the template to be
-/// rejected.
+/// Minimum number of unnatural questions of a template, for the template to be rejected.
 const MIN_UNASKED: usize = 4;
 /// Divisor for the maximum number of drafts with the same gold answer: the maximum is the number of
 /// requested questions divided by this number. Without a maximum, nodes with very many links would
@@ -83,7 +82,7 @@ const SAME_GOLD: usize = 50;
 const MIN_SAME_GOLD: usize = 3;
 /// Reason for rejecting a draw for which the model's reply is missing or malformed.
 const NO_REPLY: &str = "has no usable reply of the model";
-/// Reason for rejecting a draw that the model finds unnatural.
+/// Reason for rejecting a question that the model judges unnatural.
 const UNASKED: &str = "asks what nobody would ask";
 /// Maximum number of requests to the model to repair a malformed reply.
 const REPAIRS: u32 = 1;
@@ -208,7 +207,7 @@ struct Judged {
     letters: Vec<String>,
 }
 
-/// A question that is being made from a template whose slots are filled.
+/// An unfinished question, made from a template whose slots are filled.
 struct Draft {
     /// The question so far; its answers are the candidates.
     question: Question,
@@ -330,8 +329,7 @@ fn ballot(is_yes: bool) -> Ballot {
     if is_yes { Ballot::Yes } else { Ballot::No }
 }
 
-/// For each template, the number of questions that people would ask, and the number of questions
-/// that nobody would ask.
+/// Number of natural and of unnatural questions by template.
 #[derive(Default)]
 struct Tally(BTreeMap<String, [usize; 2]>);
 
@@ -341,8 +339,8 @@ impl Tally {
         counts[usize::from(!is_asked)] += 1;
     }
 
-    /// Whether the template has at least `MIN_UNASKED` questions that nobody would ask, and fewer
-    /// that people would ask.
+    /// Whether the template has at least `MIN_UNASKED` unnatural questions, and more of them than
+    /// natural ones.
     fn is_unasked(&self, template: &str) -> bool {
         let [asked, unasked] = self.0.get(template).copied().unwrap_or_default();
         unasked >= MIN_UNASKED && unasked > asked
@@ -359,7 +357,7 @@ struct Making<'a> {
     most_of_one: usize,
 }
 
-/// Returns the letters that name the candidates of an item, in their order.
+/// Returns the letters that name the candidates of an item, in order.
 fn letters() -> impl Iterator<Item = String> {
     ('A'..='Z').map(String::from)
 }
@@ -572,7 +570,7 @@ pub(super) fn construct(
 }
 
 /// Draws a template, nodes for its slots and a gold answer. `None` if the template is rejected
-/// because nobody would ask its questions, if there are no candidates or too many, if a branch is
+/// because its questions are unnatural, if there are no candidates or too many, if a branch is
 /// roundabout, or if too many drafts have this gold answer.
 fn draw(making: &mut Making<'_>, stream: &mut Stream) -> Option<Draft> {
     let Making { maker, tally, golds, most_of_one } = making;

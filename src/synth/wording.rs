@@ -122,7 +122,7 @@ fn plural(words: &str) -> String {
     }
 }
 
-/// How a relation can be worded, judged by its name.
+/// Grammatical form of a relation, derived from its name.
 enum RelationPhrase {
     /// Mere possession, as for `has_brand` or `of`.
     Has,
@@ -145,7 +145,7 @@ const KIND_WORDS: [&str; 7] =
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
 
-/// Returns how the relation of a step can be worded; words of the types at its ends are left out.
+/// Returns the grammatical form of the relation of a step, without words of the types at its ends.
 fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     let type_parts = |kind: TypeId| parts(kb.type_name(kind));
     let types: Vec<String> = type_parts(step.from).into_iter().chain(type_parts(step.to)).collect();

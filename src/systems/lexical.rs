@@ -24,7 +24,7 @@ pub(super) const FIELDS: SystemSpec = SystemSpec::plain(
     |_, opener| baseline(System::Bm25F, opener),
 );
 
-/// Opens a baseline, which needs nothing but the base.
+/// Opens a baseline, which needs only the base.
 pub(super) fn baseline(
     system: System,
     opener: &Opener<'_>,

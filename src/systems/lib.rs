@@ -113,12 +113,12 @@ pub struct SystemSpec {
 type Open = fn(&str, &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError>;
 
 impl SystemSpec {
-    /// Specification of a system without arguments, which needs nothing but the base.
+    /// Builds the specification of a system without arguments that needs only the base.
     const fn plain(name: &'static str, summary: &'static str, open: Open) -> SystemSpec {
         SystemSpec { name, arguments: "", summary, needs: &[], open }
     }
 
-    /// Specification of a system whose only argument is the file that it needs.
+    /// Builds the specification of a system whose only argument is the file that it needs.
     const fn of_file(name: &'static str, summary: &'static str, open: Open) -> SystemSpec {
         SystemSpec { name, arguments: ":FILE", summary, needs: &[Need::File], open }
     }
@@ -142,7 +142,7 @@ impl SystemSpec {
         self.arguments.starts_with(separator) || self.arguments.contains(&format!("[{separator}"))
     }
 
-    /// Builds the error for invalid arguments; `why` says what is wrong.
+    /// Builds the error for invalid arguments; `why` describes the problem.
     fn wrong(&self, arguments: &str, why: &str) -> SystemError {
         let (name, written) = (format!("{}{arguments}", self.name), self.written());
         SystemError::Arguments { name, written, why: why.to_owned() }
@@ -286,15 +286,15 @@ pub fn choices() -> String {
 }
 
 /// Returns the name of the system that is most similar to the part of `name` before the first
-/// separator or, failing that, to all of `name`; `None` if more than [`MAX_DISTANCE`] edits are
-/// needed.
+/// separator or, if none is within [`MAX_DISTANCE`] edits, to all of `name`; `None` if none is
+/// within that distance either.
 fn nearest(name: &str) -> Option<&'static str> {
     let plain = name.split(SEPARATORS).next().unwrap_or_default();
     let near = |name| words::nearest(name, SYSTEMS.iter().map(|spec| spec.name), MAX_DISTANCE);
     near(plain).or_else(|| near(name))
 }
 
-/// Error of finding or opening a system.
+/// Why a system cannot be found or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {

@@ -25,7 +25,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(opened))
 }
 
-/// Error of reading a program file.
+/// Why a program file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramFileError {
     /// The file cannot be read.

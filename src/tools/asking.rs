@@ -42,8 +42,8 @@ impl Requester {
         self.waited
     }
 
-    /// Returns the maximum time that a program call may wait for the language model in total. The
-    /// last requests start within the time limit of one attempt, and may take the time limit of a
+    /// Returns the maximum time that a program call may wait for the language model in total.
+    /// Requests start within the time limit of one attempt; the last may take the time limit of a
     /// whole request.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());

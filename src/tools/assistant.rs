@@ -1,6 +1,5 @@
-//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the tools
-//! that ask a language model and by all other callers of one. Does not depend on the content of the
-//! prompts.
+//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by tools and
+//! by all other code that asks a language model. Does not depend on the content of the prompts.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};
 use agent_kb::{NodeId, TypeId};
 
-/// Cost of each searched or linked word, whatever its frequency, in cost units.
+/// Cost of each searched or linked word, independent of its frequency, in cost units.
 const WORD: usize = 1_000;
 /// Minimum cost of scoring the text of one node, in cost units.
 const SCORED_NODE: usize = 10;

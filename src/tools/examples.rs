@@ -1,5 +1,5 @@
 //! Adapts the examples in tool descriptions to a given base: replaces types, relations and fields
-//! of the example base by corresponding ones. Does not depend on what the tools do.
+//! of the example base by corresponding ones. Does not depend on the implementation of the tools.
 
 use crate::source::literal;
 use agent_kb::{FieldId, Kb, Tuple};

@@ -45,7 +45,7 @@ pub use value::{Args, Kind, Value, node_id};
 use agent_index::IndexedBase;
 use agent_llm::LlmError;
 
-/// What a tool may use during one call.
+/// Context of one tool call: the base, the budgets and the language model.
 pub struct ToolCtx<'a> {
     /// The indexed knowledge base.
     pub base: &'a IndexedBase,
@@ -93,7 +93,7 @@ pub trait ToolHost: Send {
 /// Returns all tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
-        // Each group, with the cost of its tools that state no other.
+        // Each group, with the default cost of its tools.
         let groups = [
             ("text", text::PER_WORD, text::TOOLS),
             ("graph", "1 per node", graph::TOOLS),

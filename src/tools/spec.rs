@@ -67,9 +67,9 @@ pub enum Steps {
 /// - `run` is pure given the base, the query, the arguments and the replies of the language model:
 ///   same inputs, same output, on any thread. No clock, no randomness, no files.
 /// - Node ids are in `0..n_nodes`; scores are finite `f32`, higher is better.
-/// - Work is charged to the meter in advance, as `cost` says: one unit is about 50 ns. Every charge
-///   polls the meter; work that may take over 50 ms calls [`Meter::poll`](crate::Meter::poll) in
-///   between, so that a program ends by its deadline.
+/// - Work is charged to the meter in advance, as `cost` describes; one unit is about 50 ns. Every
+///   charge polls the meter; work that may take over 50 ms calls
+///   [`Meter::poll`](crate::Meter::poll) in between, so that a program ends by its deadline.
 #[derive(Clone, Copy)]
 pub struct ToolSpec {
     /// Function name, or an operator such as `&`; several specs may share an operator.
@@ -111,8 +111,8 @@ impl ArgSpec {
 }
 
 impl ToolSpec {
-    /// Describes a tool that returns nodes of its arguments, and whose results are not cached. Its
-    /// group and, unless it has its own, its cost are set by [`registry`](crate::registry).
+    /// Describes a tool that returns nodes of its arguments, and whose results are not cached.
+    /// [`registry`](crate::registry) sets its group, and its cost if it is empty.
     pub(crate) const fn new(
         name: &'static str,
         args: &'static [ArgSpec],

@@ -52,21 +52,21 @@ pub enum TrainError {
     /// Holds the directory of the model.
     #[error("the model in {0} was trained on another version of the dataset; train it again")]
     OtherBase(String),
-    /// The model was trained with another embedder than that of the index.
+    /// The model was trained with a different embedder than that of the index.
     /// Holds the directory of the model.
     #[error(
         "the model in {0} was trained with a different embedder than the index; index the dataset with \
          the model's embedder, or train again"
     )]
     OtherEmbedder(String),
-    /// The model belongs to another retrieval system than the system that was to use it.
+    /// The model belongs to a different retrieval system than the one that opens it.
     #[error("the model in {path} belongs to the system {found}, not {wanted}")]
     OtherSystem {
         /// Directory of the model.
         path: String,
         /// System of the model, such as `mfar`.
         found: String,
-        /// System that was to use the model.
+        /// System that opens the model.
         wanted: String,
     },
     /// The model is a sentence encoder, which has no node vectors.

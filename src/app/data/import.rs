@@ -205,7 +205,7 @@ pub struct Reply {
 
 impl Reply {
     /// Returns the reply for an installed import, and notifies the user which version is current.
-    /// `replaces` is whether a dataset of this name was installed before.
+    /// `replaces` states whether a dataset of this name was installed before.
     ///
     /// # Errors
     /// If the home directory or the new base cannot be read.

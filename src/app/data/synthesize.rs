@@ -145,7 +145,7 @@ pub struct NodeQuestions {
     /// Summary in words for the user, with the number of questions of each kind.
     #[serde(skip)]
     pub summary: String,
-    /// Where the questions were written, as words of a sentence: `in DIR` or `of "NAME"`.
+    /// Where the questions are stored, as a phrase for messages: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
@@ -163,7 +163,7 @@ pub struct TableQuestions {
     pub seconds: f64,
     /// Number of questions of each kind, by the name of the kind.
     pub kinds: BTreeMap<&'static str, usize>,
-    /// Where the questions were written, as words of a sentence: `in DIR` or `of "NAME"`.
+    /// Where the questions are stored, as a phrase for messages: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
@@ -308,8 +308,8 @@ impl Request {
         Ok(())
     }
 
-    /// Lets `write` write the questions to the requested directory, or else installs them in the
-    /// base. Returns where they are: `in DIR` or `of "NAME"`.
+    /// Writes the questions with `write` to the requested directory or, without one, installs them
+    /// in the base. Returns where they are: `in DIR` or `of "NAME"`.
     fn write(
         &self,
         base: &Base,

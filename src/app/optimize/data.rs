@@ -89,7 +89,7 @@ pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQu
     Ok((train, validation))
 }
 
-/// Notes that a dataset's own questions are used if the request asks to make some.
+/// Notifies the user, if the request asks to make questions, that the dataset's own are used.
 pub(super) fn note_own_questions(name: &str, request: &Request, app: &App) {
     if request.synthesize {
         app.watch.notice(&format!("\"{name}\" already has questions, which are used"));

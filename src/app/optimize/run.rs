@@ -118,13 +118,13 @@ impl Run {
         ));
     }
 
-    /// Returns the message for an interrupted run: that its work is kept, and how to resume it.
+    /// Returns the message for an interrupted run: its work is kept, with the command to resume it.
     pub(super) fn kept(&self) -> String {
         let command = resume_command(&self.dataset, &self.dir);
         format!("everything done so far is kept; {command}")
     }
 
-    /// Records that the bundle is trusted, if the run is: its programs may then run in this
+    /// Records the bundle as trusted if the run is trusted; its programs may then run in this
     /// process.
     pub(super) fn keep_trust(&self, bundle: &Bundle, app: &App) {
         let trust = app.private.trust();
@@ -262,8 +262,8 @@ pub(super) fn options(
     })
 }
 
-/// Whether the search actor alone writes the programs of the run, without a language model or the
-/// user. If not, removes the record that the run is trusted.
+/// Checks whether the search actor alone writes the programs of the run, without a language model
+/// or the user. If not, removes the record that the run is trusted.
 fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(Value::as_str);
     let asks = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);

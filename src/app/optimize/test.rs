@@ -60,9 +60,9 @@ impl SystemOnTest {
     }
 }
 
-/// Measures a bundle and all baselines on the test split, counts that the split was opened, and
-/// warns of failed queries. The bundle's programs may ask the language model. `None` if the session
-/// is not to be tested, or if the test split has no queries whose answers are nodes.
+/// Measures a bundle and all baselines on the test split, counts this opening of the split, and
+/// warns of failed queries. The bundle's programs may ask the language model. `None` if no test is
+/// requested, or if the test split has no queries whose answers are nodes.
 ///
 /// # Errors
 /// If the test split is damaged, or the operation was stopped.

@@ -18,7 +18,7 @@ use agent_optimize::{
     record::timing::{TIMES_FILE, Timing},
 };
 
-/// Name of the part that holds the time of waiting for the language model.
+/// Name of the part for the time that the run waits for the language model.
 const WAITING: &str = "waiting for the language model";
 /// Minimum time between two writes of the file while steps begin and end.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
@@ -29,8 +29,8 @@ pub(super) struct Stopwatch {
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The current part, the number of its current step, the start of this step, and the run's time
-    /// of waiting for the model until then.
+    /// The current part, the number of its current step, the start of this step, and the time that
+    /// the run had waited for the model before this step.
     present: Option<(&'static str, usize, Instant, Duration)>,
     /// Total time for which the run has waited for the model, in milliseconds.
     waited: Arc<AtomicU64>,
@@ -85,8 +85,8 @@ impl Stopwatch {
         self.earlier.and(&self.now)
     }
 
-    /// Ends the current step. Adds its time without waiting for the model to its part, and the time
-    /// of waiting to the part [`WAITING`].
+    /// Ends the current step. Adds the time that the step waited for the model to the part
+    /// [`WAITING`], and the rest of its time to its own part.
     fn close(&mut self) {
         if let Some((phase, step, since, waited_before)) = self.present.take() {
             let waited = self.waited().saturating_sub(waited_before);

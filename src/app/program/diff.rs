@@ -157,9 +157,9 @@ pub struct Effect {
     /// Gain of the first program with only this change over the first program itself; absent if the
     /// changed program does not run.
     pub alone: Option<Gain>,
-    /// Gain of the first program with this and all earlier changes over the first program with the
-    /// earlier changes only. If the latter does not run, over the last one before it that runs.
-    /// Absent if the program with this change does not run.
+    /// Gain of the first program with this and all earlier changes over the last earlier version in
+    /// this series that runs (initially the unchanged program). Absent if the program with this
+    /// change does not run.
     pub after_others: Option<Gain>,
     /// Lines of earlier changes whose effect is part of `after_others`: with them, the program did
     /// not run until this change was added.

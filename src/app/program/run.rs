@@ -27,7 +27,7 @@ use agent_tools::ToolCache;
 
 /// Size of the cache of tool calls, in bytes; small, since one run repeats few calls.
 const CACHE_BYTES: usize = 16 << 20;
-/// Time of compiling above which a notice reports the time.
+/// Compilation time above which a notice reports it.
 const LONG_COMPILING: Duration = Duration::from_secs(1);
 
 /// A program, and the query to run it on.
@@ -205,8 +205,8 @@ impl Request {
     }
 }
 
-/// Compiles the program if it is a WebAssembly module, or else the engine for Rhai, before the
-/// program's time starts. Has a deadline of its own.
+/// Compiles the code that runs inside WebAssembly (the program, if it is a module, or the Rhai
+/// engine) before the program's time starts. Has its own deadline.
 ///
 /// # Errors
 /// If the module or the engine cannot be compiled.

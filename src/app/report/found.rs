@@ -300,7 +300,7 @@ fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
 }
 
 /// Returns the options of `agent optimize` that begin a run with this configuration. The user's
-/// programs stand as `FILE`, since their files are not recorded.
+/// programs appear as `FILE`, since their files are not recorded.
 fn begun_with(config: &Value) -> String {
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let number = |key: &str| config.get(key).and_then(Value::as_u64);

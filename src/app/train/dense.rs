@@ -1,5 +1,5 @@
-//! Trains dual encoders: models that give queries and nodes vectors, such that each query is near
-//! its answers.
+//! Trains dual encoders: models that map queries and nodes to vectors, such that the vector of a
+//! query is near those of its answers.
 
 use std::{
     path::{Path, PathBuf},
@@ -96,7 +96,7 @@ fn seed() -> u64 {
     Settings::default().seed
 }
 
-/// Which kind of text encoder is trained; as text `bag` or `candle:DIR`.
+/// Kind of text encoder to train; as text `bag` or `candle:DIR`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Encoder {
@@ -202,7 +202,7 @@ impl Request {
     }
 }
 
-/// Fails if `given` is set: `option` is for another kind of encoder, named `encoder`.
+/// Fails if `given` is set, because `option` applies only to encoders of the kind `encoder`.
 fn refuse<T>(option: &str, given: Option<T>, encoder: &str) -> Result<()> {
     if given.is_some() {
         return Err(anyhow!("{option} is an option of --encoder {encoder}; leave it out").into());

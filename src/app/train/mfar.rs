@@ -94,7 +94,7 @@ impl Perform for Request {
     }
 }
 
-/// Describes in one line how good the weights are after a training step.
+/// Formats the loss and validation result of a training step on one line.
 pub fn step_line(look: &ValidationPoint) -> String {
     format!("step {}: loss {:.4}, validation mrr {:.1} %", look.step, look.loss, 100.0 * look.mrr)
 }

@@ -8,8 +8,8 @@
 //! DIR/jobs/N       units: a program with its parameters on some queries
 //! ```
 //!
-//! A directory that is neither empty nor marked as a pool is refused, also by workers. Locks end
-//! with the process that holds them.
+//! A run or worker refuses a directory that is neither empty nor marked as a pool. Locks end with
+//! the process that holds them.
 
 use std::{
     collections::BTreeSet,
@@ -52,7 +52,7 @@ const UNIT_QUERIES: usize = 8;
 /// If no unit is finished for this long, the holders of the remaining units are late: the run also
 /// computes units that they have claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two checks of a run for results of workers.
+/// Interval at which a run checks for results of workers.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A unit of a job that this process has claimed.
@@ -66,8 +66,8 @@ pub struct Taken {
     _claim: Claim,
 }
 
-/// The file by which this process is known as a worker: locked while the process lives, removed
-/// when this value is dropped.
+/// The file that registers this process as a worker: locked while the process lives, removed when
+/// this value is dropped.
 pub struct Registered {
     path: PathBuf,
     _file: File,
@@ -279,7 +279,7 @@ impl Pool {
                     }
                     left.retain(|&other| other != unit);
                 }
-                // Running a program returns the error for the stop.
+                // Fails: the run was stopped.
                 None if self.stop.load(Ordering::Relaxed) => return here(&[0]),
                 None if left.len() == before => thread::sleep(LOOK),
                 None => {}

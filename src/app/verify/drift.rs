@@ -189,15 +189,15 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
 }
 
 /// Whether `stated`, the recorded mean reciprocal rank, is significantly above the mean of `ranks`,
-/// the current reciprocal ranks: whether it is above `now`, the bootstrap interval of this mean.
-/// With fewer than [`FEW`] ranks, this interval is too narrow. A bound that is valid even for few
-/// ranks then replaces it (Hoeffding 1963, one-sided, 97.5 %).
+/// the current reciprocal ranks: above `now`, the bootstrap interval of this mean. With fewer than
+/// [`FEW`] ranks, this interval is too narrow, and a bound that is valid for few ranks replaces it
+/// (Hoeffding 1963, one-sided, 97.5 %).
 fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
     let bound = mean(ranks) + (40f64.ln() / (2.0 * ranks.len().max(1) as f64)).sqrt();
     stated > if ranks.len() < FEW { bound } else { now.high }
 }
 
-/// Returns the reasons for which the bundle does not fit, one line each; empty if it fits.
+/// Returns why the bundle does not fit, one line per reason; empty if it fits.
 fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     let mut reasons = Vec::new();
     if !report.relations_gone.is_empty() {

@@ -1,8 +1,8 @@
 //! Checks the programs of a bundle without a base: each must compile, its parameters must be within
 //! the declared bounds, and it must call only existing functions.
 //!
-//! Rhai looks functions up when they are called, so each program is run once, with tools that find
-//! nothing. Calls that are made only when nodes are found are checked only by the replay.
+//! Rhai resolves functions only when they are called, so each program is run once, with tools that
+//! find nothing. Calls that a program makes only for found nodes are checked by the replay alone.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ pub(super) fn tell_means(about: &About, what: &str, format: Format, ctx: &Contex
     }
 }
 
-/// Prints, below figures on the test split, how often that split was opened; prints nothing if
+/// Prints how often the test split was opened, below figures on that split; prints nothing if
 /// `openings` is `None` or the format is CSV.
 pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<Exit> {
     if let Some(openings) = openings.filter(|_| format != Format::Csv) {

@@ -13,7 +13,7 @@ use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 /// Placeholder for a metric that applies to no query.
 const NONE: &str = "-";
 
-/// Prints, for every system, the metrics of its answers, which are values. For the test split, also
+/// Prints, for every system, the metrics of answers that are values. For the test split, also
 /// prints how often it was opened.
 ///
 /// # Errors

@@ -77,8 +77,8 @@ fn statistics(ended: &Ended, ctx: &Context) {
     }
 }
 
-/// Returns one line for an unproven bundle and one for unproven changes, each with the number of
-/// further validation questions that would probably decide the matter.
+/// Returns one line for an unproven bundle and one for unproven changes, each with the estimated
+/// number of further validation questions that a proof needs.
 fn lacking(outcome: &Outcome) -> Vec<String> {
     let verdict = &outcome.verdict;
     let mut lines = Vec::new();

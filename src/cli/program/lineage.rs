@@ -57,8 +57,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let id: String = ancestor.id.chars().take(12).collect();
         let change = plain(ancestor.change, MAX_SHOWN);
         let mut head = [id, plain(ancestor.proposed_by, MAX_SHOWN)];
-        // If the first test is of another change than the one that made the program, each of the
-        // two changes gets its own row.
+        // If the first test is not of the change that made the program, each of the two changes
+        // gets its own row.
         let tested = ancestor.tests.first().map(|test| plain(&test.change, MAX_SHOWN));
         if tested.as_ref() != Some(&change) {
             rows.add_row(std::mem::take(&mut head).into_iter().chain([change]));

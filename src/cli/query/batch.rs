@@ -169,7 +169,7 @@ fn next_lines(
 /// Skips the rest of a line.
 ///
 /// # Errors
-/// If the line does not end within [`MAX_SKIPPED_BYTES`], as in the input from some devices.
+/// If the line does not end within [`MAX_SKIPPED_BYTES`], as happens with some devices.
 fn skip_line(input: &mut dyn BufRead, line: u64) -> Result<()> {
     let mut rest = input.take(MAX_SKIPPED_BYTES);
     rest.skip_until(b'\n').context("cannot read the questions")?;

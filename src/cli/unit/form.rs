@@ -11,7 +11,7 @@ use crate::query::batch::Question;
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{check_query, eval::trec::DocIds};
 
-/// Data that results must agree with, besides the items of their units.
+/// Data that results must match, in addition to the items of their units.
 pub(super) struct Known<'a> {
     pub(super) kind: &'a Kind,
     /// Digest of the bundle that the plan holds; empty without a bundle.
@@ -76,8 +76,8 @@ impl Known<'_> {
         lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
     }
 
-    /// Whether this can be the answer, of at most `k` nodes, to the question `item` in the line
-    /// with this number.
+    /// Whether `answer` can be the answer, with at most `k` nodes, to the question `item` in line
+    /// `number`.
     fn is_answer(&self, answer: &AnswerLine, k: usize, number: u64, item: &str) -> bool {
         let (query, id) = match serde_json::from_str(item) {
             Ok(Question { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
@@ -95,7 +95,7 @@ impl Known<'_> {
         answer.line == number && answer.id == id && is_from
     }
 
-    /// Whether these are at most `k` hits with ranks from 1 and no node twice. If the base is
+    /// Whether `hits` holds at most `k` hits with ranks from 1 and no node twice. If the base is
     /// known, names, types and keys must match its nodes. Scores may rise: conditions of a question
     /// move nodes to the front.
     fn are_hits(&self, hits: &[Hit], k: usize) -> bool {

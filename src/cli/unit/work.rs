@@ -31,7 +31,7 @@ use agent_sandbox::Origin;
 /// Number of hex digits to show for a digest.
 const SHOWN: usize = 12;
 
-/// Resources that are opened to run the units of a plan, by the kind of the plan's task.
+/// Resources for the units of a plan, by the kind of the plan's task.
 enum Opened {
     Answer(Box<Session>),
     Rank {

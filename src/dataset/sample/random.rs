@@ -99,7 +99,7 @@ impl Stream {
 /// A permutation of `0..n` that maps a rank to an index: `rank -> (a * rank + b) mod n`.
 ///
 /// The popularity of a node depends on its rank. The permutation spreads popular nodes over the
-/// ids, so that an id says nothing about popularity.
+/// ids, so that an id does not reveal popularity.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {
     n: u64,

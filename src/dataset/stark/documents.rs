@@ -78,7 +78,7 @@ impl<'a> Documents<'a> {
     }
 
     /// Whether an author, institution or field of study has no name: the stored name is empty,
-    /// while the text says `Unknown`.
+    /// while the text contains `Unknown`.
     fn is_nameless(&self, node: NodeId) -> bool {
         let first = || self.kb.text(node).lines().next().unwrap_or_default();
         self.kb.name(node).is_empty() && first().ends_with(": Unknown")

@@ -191,8 +191,8 @@ impl Files {
     }
 
     /// Reads a tensor of integers with `n_rows` rows; returns its elements row by row. The tensor
-    /// must have fewer than `limit` elements. An element that `convert` rejects is an error;
-    /// `expected` says in the message what an element must be, such as `node`.
+    /// must have fewer than `limit` elements. An element that `convert` rejects is an error, whose
+    /// message names the `expected` kind of element, such as `node`.
     pub(super) fn numbers<T>(
         &self,
         file: &str,

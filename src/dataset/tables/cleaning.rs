@@ -2,13 +2,14 @@
 //!
 //! | input | result |
 //! | --- | --- |
-//! | a marker of a missing value in a CSV or TSV file: `NULL`, `n/a`, `-` | an empty cell; a marker that is unique in a column of unique ids is kept |
-//! | a column of numbers, some with a decimal comma and none with a decimal point: `1.234,56` | `1234.56` |
-//! | a column of dates: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, followed by the time if there is one |
+//! | a marker of a missing value in a CSV or TSV file: `NULL`, `n/a`, `-` | an empty cell |
+//! | a number with a decimal comma: `1.234,56` | `1234.56` |
+//! | a date: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, then any time |
 //!
-//! The first 50,000 rows decide how a column is converted. Dates with slashes are converted only if
-//! some day above 12 shows whether day or month comes first. All changes are counted and reported
-//! as [`Repair`]s.
+//! The first 50,000 rows decide how a column is converted. A marker that is unique in a column of
+//! unique ids is kept. Numbers are converted if some in the column have a decimal comma and none
+//! has a decimal point. Dates with slashes are converted only if some day above 12 shows whether
+//! day or month comes first. All changes are counted and reported as [`Repair`]s.
 
 use std::{
     cell::RefCell,
@@ -167,8 +168,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge that has seen no rows. `is_text` says whether cells may hold markers of
-    /// missing values.
+    /// Creates a judge that has seen no rows. `is_text`: cells may hold markers of missing values.
     pub(super) fn new(reading: &Reading, is_text: bool) -> Judge {
         let markers = match &reading.missing {
             _ if !is_text => BTreeSet::new(),

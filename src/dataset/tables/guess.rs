@@ -3,11 +3,13 @@
 //!
 //! | guess | rule |
 //! | --- | --- |
-//! | id | the declared key; else a column that is unique, except for a few invalid rows, and has an id-like name or is the first column |
-//! | link | a declared foreign key; else a column named after a type (`brand_id`), or whose cells are ids of a type; of several types, the one with the fewest other ids |
+//! | id | the declared key; else a nearly unique column that has an id-like name or comes first |
+//! | link | a declared foreign key; else a column with a type's name (`brand_id`) or with its ids |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
-//! | name | a column whose name is `name`, `title`, `label` or a similar word, or ends with such a word |
+//! | name | a column named `name`, `title`, `label` or a similar word, or with such an ending |
 //! | edges | a table with two links, without ids of its own and without texts |
+//!
+//! Of several types, a column links to the one with the fewest other ids.
 
 mod column;
 mod values;
@@ -86,9 +88,9 @@ const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 const MIN_DISTINCT: usize = 2;
 /// Minimum number of distinct values of a column of numbers that links without a matching name.
 const MIN_NUMBERS: usize = 5;
-/// Minimum share of its values that must be ids.
+/// Minimum share of the values of such a column of numbers that must be ids.
 const MIN_FAR_SHARE: f64 = 0.9;
-/// The least of the ids to which such a column links is more than this multiple of their number.
+/// The least id to which such a column links must be above this multiple of the number of ids.
 const FAR_FROM_ZERO: f64 = 5.0;
 /// Added to the score of a link to the same table.
 const OWN_BONUS: f64 = 0.1;
@@ -303,8 +305,8 @@ impl TableFacts {
         column.filled == self.rows && column.repeats == 0 && column.separator().is_none()
     }
 
-    /// Whether only a few rows are empty or repeated; the import reports these as problems.
-    /// `is_sure`: the column has a sure id name.
+    /// Whether only a few cells of a column are empty or repeated; the import reports their rows as
+    /// problems. `is_sure`: the column has a sure id name.
     fn is_nearly_unique(&self, column: &Column, is_sure: bool) -> bool {
         let wrong = column.repeats + (self.rows - column.filled);
         let few = (self.rows / ROWS_PER_INVALID).min(MAX_INVALID_ROWS);
@@ -486,8 +488,8 @@ struct LinkColumn<'a> {
     other: &'a TableFacts,
     /// Separator of the ids, if a cell may hold several ids.
     separator: Option<&'static str>,
-    /// Types of the other tables that have all ids of the column, if only its numbers tell the
-    /// linked table.
+    /// Types of the other tables that have all ids of the column, if the link was found only by its
+    /// numbers.
     rivals: Vec<&'a str>,
 }
 
@@ -570,7 +572,7 @@ fn likelihood(
     let named = without_id(name).or_else(|| without_number(name));
     let whole = named.clone().unwrap_or_else(|| snake(name));
     let stem = singular(&whole);
-    // `max_guests` is a number of guests, and no id of one.
+    // `max_guests` is a number of guests, not the id of a guest.
     if named.is_none() && !column.has_texts && separator.is_none() && stem != whole {
         return None;
     }
@@ -608,7 +610,7 @@ fn likelihood(
         () if (is_text || refers || is_far) && share >= bare => 1.0,
         () => return None,
     };
-    // Of two tables that have all ids, the table with fewer others is more likely.
+    // Of two tables that have all ids, the table with fewer other ids is more likely.
     let used = share * n_values as f64 / ids.len().max(1) as f64;
     let own = if is_own { OWN_BONUS } else { 0.0 };
     Some((bonus + share + own + USED_BONUS * used.min(1.0), separator))
@@ -630,7 +632,7 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     ))
 }
 
-/// Returns a note on each link whose table is a guess among several, since only numbers tell it.
+/// Returns a note on each link that was found only by numbers that may be ids of other tables too.
 fn doubtful_link_notes(current: &TableFacts, found: &[LinkColumn]) -> Vec<String> {
     let doubtful = found.iter().filter(|link| !link.rivals.is_empty());
     let note = |link: &LinkColumn| {

@@ -104,8 +104,7 @@ pub fn import_tables(
     install.finish(&mut watch)
 }
 
-/// Returns the changes made to the cells of the tables; a table that is mapped twice is reported
-/// once.
+/// Returns the changes made to cells; a table that is mapped twice is reported once.
 fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
     let mut seen = HashSet::new();
     let once = tables.filter(|table| seen.insert(table.place()));
@@ -261,7 +260,7 @@ struct Import<'a> {
     ids: Ids,
     /// Nodes made from values, by node type and value in lower case.
     values: HashMap<(String, String), NodeId>,
-    /// Node types that are candidates by default: their nodes are rows that are not edges too.
+    /// Node types that are candidates by default: the types of rows that are not also edges.
     answer_types: BTreeSet<String>,
     /// Tables with one edge per row.
     edges: &'a [EdgesTable],
@@ -301,13 +300,13 @@ fn each_row(
 }
 
 impl Import<'_> {
-    /// Returns the ends of the edges that the rows of a table of nodes are too.
+    /// Returns the ends of the edges that the rows of a table of nodes also are.
     fn ends_of(&self, spec: &NodesTable) -> impl Iterator<Item = &End> {
         let is_same = |one: &&EdgesTable| one.file == spec.file && one.table == spec.table;
         self.edges.iter().filter(is_same).flat_map(|one| [&one.source, &one.target])
     }
 
-    /// Whether the rows of a table of nodes are edges too.
+    /// Whether the rows of a table of nodes are also edges.
     fn is_linking(&self, spec: &NodesTable) -> bool {
         self.ends_of(spec).next().is_some()
     }

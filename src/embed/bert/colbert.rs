@@ -77,8 +77,8 @@ impl Default for Metadata {
 }
 
 impl Metadata {
-    /// Checks the settings for a model with `positions` and vectors of length `dim`; `Err` says
-    /// what is wrong.
+    /// Checks the settings for a model with `positions` and vectors of length `dim`; `Err` holds
+    /// the reason if they do not fit.
     fn check(&self, positions: usize, dim: usize) -> Result<(), String> {
         let lengths = [
             ("query_maxlen", self.query_maxlen, MAX_QUERY_TOKENS.min(positions)),
@@ -169,17 +169,17 @@ impl ColbertEncoder {
         Ok(Self { encoder, metadata, dir, projection, dim, added, skipped, fingerprint })
     }
 
-    /// Length of a vector.
+    /// Returns the length of a vector.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// The directory of the checkpoint, as it was given.
+    /// Returns the directory of the checkpoint, as passed to [`open`](Self::open).
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Identifier of the weights, the tokenizer and the settings.
+    /// Returns an identifier of the weights, the tokenizer and the settings.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }

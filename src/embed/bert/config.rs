@@ -98,7 +98,7 @@ pub(super) enum Architecture {
 }
 
 impl Architecture {
-    /// Name of the architecture, for people.
+    /// Returns the name of the architecture for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bert => "BERT",
@@ -449,8 +449,8 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
     let missing = |name: &str| format!("{name} is missing or is not a positive number");
-    // The base of the rotary positions is a setting of its own in older files, and part of an
-    // object in newer ones.
+    // The base of the rotary positions is a separate setting in older files, and part of an object
+    // in newer files.
     let theta = |older: Option<f64>, layers: &str| {
         let newer = file.rope_parameters.get(layers).unwrap_or(&file.rope_parameters);
         let theta = older.or_else(|| newer.get("rope_theta")?.as_f64());

@@ -78,7 +78,7 @@ impl DeviceModel {
         }
     }
 
-    /// Name of the CUDA device, for people.
+    /// Returns the name of the CUDA device for messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

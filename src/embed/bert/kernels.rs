@@ -45,7 +45,7 @@ impl Isa {
         Isa::all().first().copied().unwrap_or(Isa(Kind::Plain))
     }
 
-    /// Name of the instruction set, for people.
+    /// Returns the name of the instruction set for messages.
     pub(super) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -128,7 +128,7 @@ impl Packed {
         }
     }
 
-    /// Number of columns, including padding.
+    /// Returns the number of columns, including padding.
     pub(super) fn full_columns(&self) -> usize {
         self.columns.next_multiple_of(WIDTH)
     }
@@ -207,7 +207,7 @@ on_each_isa! {
     fn exp_rows(rows: &mut [f32], width: usize, len: usize, scale: f32, inverse: &mut [f32]) = exp_scaled
 }
 
-/// Where a tile of a product lies in its input, weights and output; the caller has checked the
+/// Location of a tile of a product in its input, weights and output; the caller has checked the
 /// pointers and sizes.
 #[derive(Clone, Copy)]
 struct Tile {

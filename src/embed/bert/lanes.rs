@@ -71,7 +71,7 @@ pub(super) trait Lanes: Copy {
     /// degree 7 on `[-ln 2 / 2, ln 2 / 2]`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
-        // SAFETY: as the caller promises; the exponent lies in -126..=127 as the argument is clamped.
+        // SAFETY: as the caller promises; the exponent is in -126..=127, as `x` is clamped.
         unsafe {
             let x = self.max(Self::splat(-87.0)).min(Self::splat(88.0));
             let rounder = Self::splat(ROUNDER);

@@ -183,7 +183,7 @@ impl BertEncoder {
         Ok(BertEncoder { settings, options, tokenizer, weights, isa, fingerprint, ready })
     }
 
-    /// Maximum number of tokens read of a text, including special tokens and tokens of the prompt.
+    /// Returns the maximum number of tokens of a text, including special tokens and the prompt.
     pub fn max_tokens(&self) -> usize {
         self.settings.max_tokens
     }
@@ -249,7 +249,7 @@ impl BertEncoder {
         Ok(results)
     }
 
-    /// As [`embed`](Self::embed), for texts that are split into word pieces.
+    /// Does the work of [`embed`](Self::embed) for texts that are already split into word pieces.
     fn embed_pieces<T: Send>(
         &self,
         ready: &LoadedModel,

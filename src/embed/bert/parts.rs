@@ -53,17 +53,17 @@ impl Parts {
         Ok(Parts { dir: dir.to_owned(), settings, tokenizer, weights, cutter, fingerprint })
     }
 
-    /// Shape of the transformer.
+    /// Returns the shape of the transformer.
     pub fn shape(&self) -> &Shape {
         &self.settings.shape
     }
 
-    /// How the encoder pools the rows of a text's tokens into one vector.
+    /// Returns how the encoder pools the rows of a text's tokens into one vector.
     pub fn pooling(&self) -> Pooling {
         self.settings.pooling
     }
 
-    /// Fingerprint of the encoder: a digest of its configuration, tokenizer and weights.
+    /// Returns the fingerprint, a digest of the encoder's configuration, tokenizer and weights.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }

@@ -242,7 +242,7 @@ impl Device {
         })))
     }
 
-    /// Name of the device, as the driver reports it.
+    /// Returns the name of the device, as the driver reports it.
     pub fn name(&self) -> &str {
         &self.name
     }

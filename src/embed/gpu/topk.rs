@@ -157,7 +157,7 @@ impl TopK {
         launch.arg(&self.rows).arg(&queries).arg(&n).arg(&dim).arg(&k);
         launch.arg(&mut best.scores).arg(&mut best.rows);
         // SAFETY: arguments are those of the kernel; it reads rows[n, dim] and queries[n_queries,
-        // dim] and writes [n_queries, lists, k], which is what was allocated.
+        // dim], and writes the allocated [n_queries, lists, k].
         unsafe { launch.launch(grid(best.lists, n_queries, SORT_THREADS)?) }
             .doing("scoring rows")?;
         Ok(best)
@@ -183,7 +183,7 @@ impl TopK {
             launch.arg(&scores).arg(&columns).arg(&from).arg(&most);
             launch.arg(&mut best.scores).arg(&mut best.rows);
             // SAFETY: arguments are those of the kernel; it reads scores[n_queries, n] and writes
-            // [n_queries, lists, k], which is what was allocated.
+            // the allocated [n_queries, lists, k].
             unsafe { launch.launch(grid(best.lists, n_queries, SORT_THREADS)?) }
                 .doing("choosing the best rows")?;
             let best = self.join(best, n_queries, k)?;
@@ -252,7 +252,7 @@ impl TopK {
         })
     }
 
-    /// For each query, joins its list in `a` and its list in `b`, in this order.
+    /// Joins, for each query, its list in `a` and its list in `b`, in this order.
     fn side_by_side(&self, a: &Lists, b: &Lists, n_queries: usize, k: usize) -> Result<Lists> {
         let stream = &self.device.stream;
         let mut both = self.lists(n_queries, 2, k)?;
@@ -283,7 +283,7 @@ impl TopK {
             launch.arg(&best.scores).arg(&best.rows).arg(&n).arg(&most);
             launch.arg(&mut joined.scores).arg(&mut joined.rows);
             // SAFETY: arguments are those of the kernel; it reads [n_queries, n] pairs and writes
-            // [n_queries, lists, k], which is what was allocated.
+            // the allocated [n_queries, lists, k].
             unsafe { launch.launch(grid(joined.lists, n_queries, SORT_THREADS)?) }
                 .doing("joining rankings")?;
             best = joined;

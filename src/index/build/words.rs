@@ -31,8 +31,8 @@ const MAX_REFERRED: usize = 20;
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
-/// Tag before output of the text builders. One range may have several pieces of such output, each
-/// with this tag.
+/// Tag before the output of the text builders. One range may have several such outputs, each with
+/// this tag.
 const POSTINGS: u8 = 1;
 /// Tag before the output of the term builders; this output is the last of a range.
 const ENTRIES: u8 = 2;

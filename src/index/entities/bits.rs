@@ -1,6 +1,6 @@
 //! A set of small numbers, one bit each.
 
-/// A set of numbers from zero to below a bound; memory: one bit for each possible number.
+/// A set of numbers below a bound; takes one bit per possible number.
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {

@@ -150,9 +150,9 @@ impl EntityIndex {
     }
 
     /// Corrects typos: replaces each word that occurs in no name by a word of a name within one
-    /// edit. Preferred is a word whose stem shares a name with another word of the query, then the
-    /// word in the largest number of names, then the alphabetically first. Question words are kept.
-    /// Returns an empty list if no word is replaced.
+    /// edit. Prefers a word whose stem shares a name with another word of the query, then the word
+    /// in the most names, then the alphabetically first. Question words are kept. Returns an empty
+    /// list if no word is replaced.
     fn corrected<E>(
         &self,
         words: &[Word],

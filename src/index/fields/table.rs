@@ -21,7 +21,7 @@ const FILE: &str = "fields";
 /// Length of a digest in hexadecimal, in bytes.
 const DIGEST: usize = 64;
 
-/// The opened table: the fields of a base and the nodes that have each.
+/// The opened table: the fields of a base, each with the nodes that have it.
 pub struct FieldTable {
     arrays: Arrays,
     fields: Vec<(String, FieldKind)>,
@@ -127,7 +127,7 @@ impl FieldTable {
         self.digests.as_slice().get(field * DIGEST..(field + 1) * DIGEST)
     }
 
-    /// Returns a summary in one line of text for people.
+    /// Returns a one-line summary for display.
     pub fn describe(&self) -> String {
         let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
         let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());

@@ -59,7 +59,7 @@ pub(super) fn learn(
             sum.iter_mut().zip(row(at)).for_each(|(sum, number)| *sum += number);
         }
         for (old, new) in centroids.chunks_exact_mut(dim).zip(sums.chunks_exact_mut(dim)) {
-            // A centroid without assigned vectors stays as it was.
+            // A centroid without assigned vectors keeps its value.
             if normalise(new) > 0.0 {
                 old.copy_from_slice(new);
             }

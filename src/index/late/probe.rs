@@ -1,9 +1,9 @@
 //! Finds documents by their tokens' centroids, then ranks the best of them by their decoded tokens.
 //!
 //! A query token probes its nearest centroids; documents with a token of one of these centroids are
-//! candidates (Santhanam et al., "ColBERTv2", 2022). If there are more candidates than are worth
-//! decoding, all are first scored with each document token replaced by its centroid, and only the
-//! best are decoded (Santhanam et al., "PLAID", 2022).
+//! candidates (Santhanam et al., "ColBERTv2", 2022). If there are too many candidates to decode,
+//! all are first scored with each document token replaced by its centroid, and only the best are
+//! decoded (Santhanam et al., "PLAID", 2022).
 
 use rayon::prelude::*;
 

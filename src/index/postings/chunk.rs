@@ -13,8 +13,8 @@ use crate::{
 use agent_kb::NodeId;
 
 /// Postings of some consecutive texts, word by word. The part of a word starts with the number of
-/// nodes that have the word; then follows for each node `2 * gap + flag`, where `gap` is the id
-/// minus the previous id minus 1 (for the first node, the id). If `flag` is 1, `count - 2` follows;
+/// nodes that have the word. For each node, `2 * gap + flag` follows, where `gap` is the id minus
+/// the previous id minus 1 (for the first node, the id). If `flag` is 1, `count - 2` follows;
 /// otherwise the count is 1.
 #[derive(Default)]
 pub(super) struct Chunk {

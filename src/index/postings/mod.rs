@@ -54,7 +54,7 @@ use agent_ground::words::{Analysis, Stems};
 const BLOCK: usize = 8;
 /// Number of consecutive nodes that share a mask.
 const RANGE: usize = 64;
-/// A word is rare if fewer than one node in this many has the word.
+/// A word is rare if fewer than `n / RARE` of `n` nodes have it.
 const RARE: usize = 16;
 /// Maximum number of words of a query, repeated words included; later words are ignored.
 pub const MAX_QUERY_WORDS: usize = 256;

@@ -82,7 +82,7 @@ impl TopNodes {
         Self { k, found: Vec::new(), floor: 0.0 }
     }
 
-    /// Adds a node with a score above 0; drops all but the best `k` from time to time.
+    /// Adds a node with a score above 0; occasionally drops all but the best `k`.
     #[inline]
     fn take(&mut self, node: NodeId, score: f32) {
         self.found.push(u64::from(score.to_bits()) << 32 | u64::from(!node));

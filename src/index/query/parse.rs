@@ -349,8 +349,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Describes what to do about an unknown name: the nearest known name, or a list of known
-    /// names.
+    /// Returns the remedy for an unknown name: the nearest known name, or a list of known names.
     fn near(&self, name: &str) -> String {
         let own = ["type", "name", "body"].into_iter();
         let known = own.chain(self.kb.field_names().iter().map(String::as_str));

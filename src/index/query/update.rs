@@ -80,7 +80,7 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     counts
 }
 
-/// What to change in an index so that it fits the new version of its base.
+/// The changes that adapt an index to the new version of its base.
 struct UpdatePlan {
     /// Slots of the documents to delete, ascending.
     gone: Vec<u32>,

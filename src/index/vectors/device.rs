@@ -21,7 +21,7 @@ use agent_kb::{NodeId, Ranking};
 /// Number of queries searched by the processor before the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;
 
-/// The copy of the rows on a device, made when enough queries were searched.
+/// The copy of the rows on a device, made once enough queries have been searched.
 #[derive(Default)]
 pub(super) struct DeviceSearch {
     query_count: AtomicU64,

@@ -142,7 +142,7 @@ impl Kernel {
             // checked.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { pair_avx2(rows, pair, out) },
-            // SAFETY: likewise; `Amx` is only made where the instructions of `Vnni` exist too.
+            // SAFETY: likewise; `Amx` is only created if the instructions of `Vnni` exist too.
             #[cfg(target_arch = "x86_64")]
             Kernel::Vnni | Kernel::Amx => unsafe { vnni::pair(rows, pair, out) },
         }
@@ -192,7 +192,7 @@ impl Kernel {
     pub(super) fn reaching(self, sums: &[i32], lanes: &[Lanes], note: Note, masks: &mut [u16]) {
         match self {
             Kernel::Plain => reaching_plain(sums, lanes, note, masks),
-            // SAFETY: a kernel is only made where the processor has its instructions.
+            // SAFETY: a kernel is only created if the processor has its instructions.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { reaching_avx2(sums, lanes, note, masks) },
             // SAFETY: likewise.
@@ -215,7 +215,7 @@ impl Kernel {
     ) -> u64 {
         match self {
             Kernel::Plain => reaching_one_plain(sums, test, notes),
-            // SAFETY: a kernel is only made where the processor has its instructions.
+            // SAFETY: a kernel is only created if the processor has its instructions.
             #[cfg(target_arch = "x86_64")]
             _ => unsafe { reaching_one_avx2(sums, test, notes) },
         }

@@ -8,8 +8,8 @@
 //! ("gene expression process"). They may not if the first word, or a word between them, is a plural
 //! or a verb, as in "drugs treat diseases" and "drug treats disease".
 //!
-//! Without such a word, a question that begins with "who" asks for people, and one that begins with a
-//! plural before a preposition for its type.
+//! Without such a word, a question that begins with "who" asks for people; a question that begins
+//! with a plural before a preposition asks for the type of the plural.
 //!
 //! Nodes of these types come first in an answer. English only. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
@@ -32,7 +32,7 @@ const MAX_LEAD: usize = 4;
 /// Words without meaning before the word for a type, or at the end of a type's name.
 const GENERIC: [&str; 10] =
     ["form", "forms", "kind", "kinds", "one", "ones", "sort", "sorts", "type", "types"];
-/// Words for what companies do, so that "who" before them asks for no person.
+/// Verbs of companies: "who" before one of them does not ask for people.
 const MAKES: [&str; 8] =
     ["make", "makes", "made", "sell", "sells", "produce", "produces", "supplies"];
 /// Words that may follow the type that a question without a verb asks for.
@@ -129,8 +129,8 @@ fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
 }
 
 /// Returns the types that the first words of a question name: people for "who", and the type of a
-/// plural before a preposition, as in "steel bottles under 20". Empty otherwise, and for "who
-/// makes" and the like, which companies do.
+/// plural before a preposition, as in "steel bottles under 20". Empty otherwise, and for "who"
+/// before a verb of [`MAKES`].
 fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<TypeId> {
     let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
     match words.as_slice() {

@@ -2,13 +2,14 @@
 //!
 //! | in the question | condition |
 //! | --- | --- |
-//! | created in March 2025, before 2020, between 5 May 2024 and June 2024, in Q1 2025 | `created=2025-03` ... |
+//! | created in March 2025, before 2020, in Q1 2025, from 2019 to 2021 | `created=2025-03` ... |
 //! | price under 20, more than 50 reviews | `price<20`, `reviews>50` |
-//! | not closed, without Anna Ode, that do not cause dizziness | `status!=closed`, `drug_causes_effect!=dizziness` |
+//! | not closed, without Anna Ode | `status!=closed`, `employee!=Anna Ode` |
+//! | that do not cause dizziness | `drug_causes_effect!=dizziness` |
 //! | without a product, not closed (a date) | `product!=*`, `closed!=*` |
 //! | other than The Silent Harbor | `name!=The Silent Harbor` |
 //! | newest, oldest | order of a plain question's answers by date |
-//! | sets other than knights, not for birthdays | neither the answer's name nor a neighbour's name has the word, which names no node |
+//! | sets other than knights, not for birthdays | words that name no node: see `excluded` |
 //!
 //! Each condition has the syntax of [`agent_kb::filter`], in which it is also shown to the user. A
 //! phrase counts only if the base has the node that it names, or a field of dates or numbers for
@@ -438,8 +439,8 @@ impl<'a> Reader<'a> {
         Some(phrase.split(' ').count())
     }
 
-    /// Returns the number of words of the first phrase of `table` that begins at word `at`, and
-    /// what it means.
+    /// Returns the number of words of the first phrase of `table` that begins at word `at`, and its
+    /// meaning.
     fn meaning_at<T: Copy>(&self, at: usize, table: &[(T, &str)]) -> Option<(usize, T)> {
         table.iter().find_map(|&(meaning, phrases)| Some((self.phrase_at(at, phrases)?, meaning)))
     }

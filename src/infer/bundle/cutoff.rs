@@ -34,8 +34,8 @@ const MAX_DROP: f32 = 4.0;
 /// - `share`: logarithm of the share of the sum of all scores up to its rank.
 pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
 
-/// A trained cut-off: weights of [`FEATURES`], and the expected quality of answers that these
-/// weights cut.
+/// A trained cut-off: weights of [`FEATURES`], and the expected quality of answers that are cut
+/// with them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cutoff {

@@ -85,7 +85,7 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     found
 }
 
-/// Returns the stems of words that say nothing about the answers, such as "usually".
+/// Returns the stems of words that do not describe the answers, such as "usually".
 pub(super) fn saying_nothing(stems: &Stems) -> Vec<String> {
     let rows = ROWS.iter().filter(|row| row.kind == "any");
     rows.flat_map(|row| stemmed(stems, row.means)).collect()

@@ -61,8 +61,8 @@ pub const OLDEST_FORMAT: u32 = 1;
 /// Value of [`Category::proposed_by`] for programs of the search actor; a colon and the operator
 /// may follow.
 pub const SEARCH: &str = "search";
-/// Program version that enters the digest of every bundle, whatever version wrote the bundle: the
-/// first version that froze bundles.
+/// Program version that enters the digest of every bundle, independent of the version that wrote
+/// it: the first version that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
 /// Maximum number of categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;

@@ -110,7 +110,7 @@ impl Metapath {
     }
 }
 
-/// The words that questions with one reading use.
+/// Word counts of the questions that share one reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
@@ -143,9 +143,9 @@ pub struct Reading {
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
-    /// Whether a word of the question is explained only as a synonym, or not at all, or the question
-    /// is only a name. The quality of answers to training questions does not apply to such a
-    /// reading.
+    /// Whether a word of the question is explained only as a synonym, or not at all, or the
+    /// question is only a name. The answer quality measured on training questions does not apply to
+    /// such a reading.
     pub by_synonym: bool,
     /// Nodes that other readings reach, ascending; they rank after the answers. If only the order
     /// of words determines a direction, the other readings follow the metapaths in reverse.
@@ -164,7 +164,7 @@ pub struct Question {
     pub names: Vec<Vec<NodeId>>,
     /// Distinct stems of the other words, in order.
     pub other_stems: Vec<String>,
-    /// For each of `other_stems`: whether the word says nothing about the answers, such as "which",
+    /// For each of `other_stems`: whether the word does not describe the answers, such as "which",
     /// "other" or a single letter.
     pub(super) asks: Vec<bool>,
     /// Whether the question has a word of [`IN_COMMON`].

@@ -81,7 +81,7 @@ pub struct NodeFeatures {
 }
 
 impl Reranker {
-    /// Returns how much each feature contributes to a node's score compared with the mean of all
+    /// Returns the contribution of each feature to a node's score, relative to the mean of all
     /// candidates, largest absolute contribution first, ties in the order of [`FEATURES`]. Empty
     /// for a node without features.
     pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {

@@ -92,9 +92,9 @@ pub enum ValueError {
     TooMany {
         /// `rows` or `columns`.
         what: &'static str,
-        /// Number of these in the table.
+        /// Number of rows or columns in the table.
         found: usize,
-        /// Maximum number of these.
+        /// Maximum number of rows or columns.
         limit: usize,
     },
     /// Two columns of a table have the same name; holds this name.
@@ -128,9 +128,9 @@ impl AnswerValue {
         }
     }
 
-    /// Reads a labelled answer, such as from a file. A text that begins with `{` is read as JSON,
-    /// `"..."` as the quoted text and a number as a single number; any other text is the answer
-    /// itself.
+    /// Reads a labelled answer, for example from a file. A text that begins with `{` is read as
+    /// JSON, `"..."` as the quoted text and a number as a single number; any other text is the
+    /// answer itself.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -170,7 +170,7 @@ impl AnswerValue {
 }
 
 impl Default for AnswerValue {
-    /// An answer of ranked nodes, without any node.
+    /// Returns an answer of ranked nodes, without any node.
     fn default() -> Self {
         Self::nodes(Vec::new())
     }
@@ -194,12 +194,12 @@ impl Table {
         Ok(table)
     }
 
-    /// The names of the columns, in order.
+    /// Returns the names of the columns, in order.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// The rows, in order; each has one cell for each column.
+    /// Returns the rows, in order; each has one cell for each column.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }

@@ -1,9 +1,9 @@
-//! Facets: which values the nodes of a selection have, and how many nodes have each value. Every
-//! value comes with the condition that narrows the selection to the nodes with that value.
+//! Facets: the values that the nodes of a selection have, and the number of nodes with each value.
+//! Every value comes with the condition that narrows the selection to the nodes with that value.
 //!
-//! The number next to a value is the number of nodes that this condition would leave. Values are
-//! read from where conditions read them ([`super`]), so `site` counts both a field and neighbours
-//! of that name.
+//! The number next to a value is the number of nodes that this condition would leave. Facets read
+//! the same values as conditions ([`super`]), so `site` counts both a field and neighbours of that
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

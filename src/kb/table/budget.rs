@@ -29,7 +29,7 @@ impl Budget {
         Self { timer: Timer::start(MAX_TIME), bytes: Cell::new(MAX_BYTES), steps: Cell::new(0) }
     }
 
-    /// Reserves `bytes` of memory; `source` tells in errors what the memory is for.
+    /// Reserves `bytes` of memory; `source` describes the use of the memory in errors.
     ///
     /// # Errors
     /// [`ColumnError::Memory`] if fewer bytes are free.
@@ -39,8 +39,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts one more step: a start node of a metapath, or a row. `source` tells in errors what
-    /// the step is part of.
+    /// Counts one more step: a start node of a metapath, or a row. `source` describes in errors
+    /// what the step is part of.
     ///
     /// # Errors
     /// [`ColumnError::Time`] if no time is left.

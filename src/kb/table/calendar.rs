@@ -1,5 +1,5 @@
-//! SQL functions `date` and `strftime`, which are those of SQLite but refuse the current time: the
-//! answer to a question must not depend on when it is asked.
+//! SQL functions `date` and `strftime` of SQLite that refuse the current time: the answer to a
+//! question must not depend on the time of the question.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ const SAMPLED: usize = 1_000;
 const FITS: f64 = 0.95;
 /// Maximum number of distinct values of a category, as a share of the number of sampled values.
 const MAX_DISTINCT: f64 = 0.4;
-/// Number of distinct values that a category may have in any case, even if few values are sampled.
+/// Number of distinct values that a category may always have, even if few values are sampled.
 const FEW_DISTINCT: usize = 12;
 /// Maximum mean length of the values of a category, in bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
@@ -59,12 +59,12 @@ pub enum ColumnError {
     Several(String),
 }
 
-/// What a sample of nodes shows about one of their fields.
+/// Statistics of one field of a type, from a sample of nodes.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Id of the field.
     pub field: FieldId,
-    /// What kind of values the field holds.
+    /// Kind of the values in the field.
     pub kind: ColumnKind,
     /// Unit of most of the numbers in the field; `None` if they have none.
     pub unit: Option<String>,
@@ -79,8 +79,8 @@ pub struct Sample {
     pub values: Vec<String>,
 }
 
-/// Returns what an evenly spaced sample of the nodes of a type shows about each of their fields, in
-/// the order of the fields' ids.
+/// Returns statistics of each field of a type, from an evenly spaced sample of its nodes, in the
+/// order of the fields' ids.
 pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     let looked: Vec<NodeId> = sampled(kb, kind).collect();
     let mut texts: BTreeMap<FieldId, Vec<&str>> = BTreeMap::new();
@@ -146,7 +146,7 @@ const YEAR_NAMES: [&str; 9] =
     ["born", "died", "birth", "death", "built", "founded", "established", "published", "released"];
 
 /// Returns the kind of values of a field, judged by its name and some texts, and the unit of most
-/// of its numbers. Numbers of which some are 1 and all others 0 say yes and no, so they are
+/// of its numbers. Numbers of which some are 1 and all others 0 mean yes and no, so they are
 /// categories.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();

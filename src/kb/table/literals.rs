@@ -1,8 +1,8 @@
-//! Rewrites double-quoted operands of comparisons to string literals, which is how some databases
-//! read them: `brand = "Umbra"` to `brand = 'Umbra'`.
+//! Rewrites double-quoted operands of comparisons to string literals, as some databases read them:
+//! `brand = "Umbra"` to `brand = 'Umbra'`.
 //!
-//! In SQL `"x"` is an identifier. If no table or column has this name, `"x"` can only be meant as a
-//! string in a comparison. Elsewhere it is left unchanged and causes an error.
+//! In SQL, `"x"` is an identifier. If no table or column has this name, `"x"` in a comparison can
+//! only mean a string. Elsewhere it is left unchanged and causes an error.
 
 /// Replaces double-quoted texts in comparisons by string literals, unless one of `names`, the
 /// tables and columns, equals the text. Returns the statement and the replaced texts in order.

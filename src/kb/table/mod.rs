@@ -10,13 +10,13 @@
 //!
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
-//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | four columns of that many fit into [`MAX_BYTES`] |
-//! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
+//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | four such columns fit into [`MAX_BYTES`] |
+//! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names only a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
 //! | [`MAX_HEAP`] | heap of a statement | 32 MiB | sorting that much takes a quarter of a second |
-//! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two per row of the largest table |
+//! | [`MAX_NUMBERS`] | numbers that functions keep | 2,000,000 | two per row of the largest table |
 //! | [`MAX_BYTES`] | columns of a table | 96 MiB | a cell is 24 bytes, a name in it 40 |
-//! | [`MAX_TIME`] | processor time for building a table | 4 s | nobody waits longer |
+//! | [`MAX_TIME`] | processor time for building a table | 4 s | limits the wait for an answer |
 
 mod budget;
 mod calendar;
@@ -54,7 +54,7 @@ pub const MAX_COLUMNS: usize = 16;
 /// Maximum number of values in one cell; of a field with more values, the later ones are dropped.
 pub const MAX_VALUES: usize = 100_000;
 
-/// Where the cells of a column come from.
+/// Source of the cells of a column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnSpec {
@@ -66,7 +66,7 @@ pub enum ColumnSpec {
     Names(Vec<MetapathStep>),
     /// The number of nodes at the ends of a metapath; zero if there are none.
     Count(Vec<MetapathStep>),
-    /// The number of those nodes at the ends of a metapath that satisfy further conditions.
+    /// The number of nodes at the ends of a metapath that satisfy further conditions.
     CountAmong {
         /// The metapath; not empty.
         steps: Vec<MetapathStep>,
@@ -83,7 +83,7 @@ pub enum ColumnSpec {
     },
 }
 
-/// A set of nodes: those that a metapath reaches from at least one of the start nodes; without
+/// A set of nodes: those at the ends of a metapath from at least one of the start nodes; without
 /// steps, the start nodes themselves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,7 +119,7 @@ pub fn fulfilling(
 }
 
 impl ColumnSpec {
-    /// Describes where the cells come from, such as `field price` or `product -has_brand-> brand`;
+    /// Describes the source of the cells, such as `field price` or `product -has_brand-> brand`;
     /// `rows` is the type of the rows' nodes.
     pub fn source(&self, kb: &Kb, rows: TypeId) -> String {
         let path = || metapath_in_words(kb, rows, self.steps().iter().copied());
@@ -137,7 +137,7 @@ impl ColumnSpec {
         }
     }
 
-    /// The steps of the metapath; none for a name or a field of the row's node.
+    /// Returns the steps of the metapath; none for a name or a field of the row's node.
     pub fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Names(steps)
@@ -149,7 +149,7 @@ impl ColumnSpec {
     }
 }
 
-/// What kind of values the cells of a column hold.
+/// Kind of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
     /// Numbers that all have the same unit, or none.
@@ -167,7 +167,7 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    /// Returns what one cell holds, in words.
+    /// Returns the name of the kind, for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -193,13 +193,13 @@ impl ColumnKind {
 /// One of several values in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedValue {
-    /// What identifies the value: a node, or the value in its normal form.
+    /// Identity of the value: a node, or the value in its normal form.
     pub key: Key,
     /// The value as it is displayed.
     pub name: Arc<str>,
 }
 
-/// What identifies a value, so that different spellings count as one value.
+/// Identity of a value; different spellings of one value have the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// The node whose name is the value.
@@ -241,11 +241,11 @@ impl Cell {
 pub struct Column {
     /// Name in SQL: lower case letters, digits and underscores, beginning with a letter.
     pub name: String,
-    /// What kind of values the cells hold.
+    /// Kind of the values in the cells.
     pub kind: ColumnKind,
     /// Unit of the numbers in the cells; `None` if they have none.
     pub unit: Option<String>,
-    /// Where the cells come from, in words; see [`ColumnSpec::source`].
+    /// Source of the cells, in words; see [`ColumnSpec::source`].
     pub source: String,
     /// The cells, one for each row, in the order of the rows.
     pub cells: Vec<Cell>,
@@ -287,13 +287,13 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Returns where a cell comes from: the node of its row, and the source of its column in words;
+    /// Returns the source of a cell: the node of its row, and the source of its column in words;
     /// `None` if there is no such cell.
     pub fn source(&self, row: usize, column: usize) -> Option<(NodeId, &str)> {
         Some((*self.rows.get(row)?, self.columns.get(column)?.source.as_str()))
     }
 
-    /// Keeps the rows for whose position, from 0, `keep` returns `true`.
+    /// Keeps the rows for which `keep` returns `true`, given the row's position (from 0).
     pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         let kept: Vec<bool> = (0..self.rows.len()).map(&mut keep).collect();
         let mut flags = kept.iter();

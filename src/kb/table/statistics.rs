@@ -1,9 +1,9 @@
 //! Statistics and statistical tests of columns.
 //!
-//! The definitions are those of SciPy; the unit tests compare the results with those of SciPy. The
-//! tests are `shapiro` (Royston 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`,
-//! `levene` with `center="median"` (Brown and Forsythe 1974), `chi2_contingency` without
-//! correction, `kruskal` (with correction for ties), and the two-sided F test of two variances.
+//! The definitions follow SciPy; the unit tests compare the results with those of SciPy. The tests
+//! are `shapiro` (Royston 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`, `levene`
+//! with `center="median"` (Brown and Forsythe 1974), `chi2_contingency` without correction,
+//! `kruskal` (with correction for ties), and the two-sided F test of two variances.
 
 use statrs::function::{
     beta::checked_beta_reg,
@@ -41,7 +41,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Name of the test for people, such as "Shapiro-Wilk".
+    /// Returns the name of the test for people, such as "Shapiro-Wilk".
     pub fn name(self) -> &'static str {
         match self {
             Self::ShapiroWilk => "Shapiro-Wilk",

@@ -90,7 +90,7 @@ fn replace(text: &str, part: &str, by: &str) -> Result<String> {
     Ok(text.replace(part, by))
 }
 
-/// Returns a function that tells whether a character is one of `these`.
+/// Returns a function that checks whether a character is one of `these`.
 fn among(these: &str) -> impl Fn(char) -> bool {
     let these: Vec<char> = distinct(these.chars().collect());
     move |c| these.binary_search(&c).is_ok()

@@ -37,7 +37,7 @@ const ALIASES: [(&str, &str); 9] = [
     ("u k", "united kingdom"),
     ("great britain", "united kingdom"),
 ];
-/// Pairs of values that say yes and no, in the form of [`category`].
+/// Pairs of values that mean yes and no, in the form of [`category`].
 pub const TRUTHS: [[&str; 2]; 10] = [
     ["yes", "no"],
     ["y", "n"],

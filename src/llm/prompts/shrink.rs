@@ -44,8 +44,8 @@ pub(super) fn render(
             let attempted = attempt(&shorter, &all)?;
             Ok::<_, PromptError>((shorter, all, attempted))
         };
-        // The prompt with `fits` items or bytes is within the budget (or keeps none); the prompt with
-        // `over` exceeds the budget.
+        // The prompt with `fits` items or bytes is within the budget (or keeps none); the prompt
+        // with `over` exceeds the budget.
         let mut fits = (0, tried(0)?);
         let mut over = longest;
         while fits.1.2.2 <= budget && over - fits.0 > 1 {
@@ -109,7 +109,7 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     }
 }
 
-/// Returns the name of the input with the largest size; among several, the last.
+/// Returns the name of the largest input; if several have the largest size, the last of them.
 fn longest_input(inputs: &Value) -> String {
     let sizes = inputs.as_object().into_iter().flatten();
     let longest = sizes.map(|(name, value)| (size(value), name)).max_by_key(|one| one.0);

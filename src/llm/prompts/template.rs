@@ -59,7 +59,7 @@ fn data(text: &str, name: &str) -> String {
 }
 
 /// Replaces every `<` that begins a mark such as `<data` or `</data` by `&lt;`, even if a few
-/// slashes and spaces stand between `<` and `data`.
+/// slashes and spaces separate `<` from `data`.
 fn unmarked(text: &str) -> String {
     const WORD: &str = "data";
     const MAX_HIDDEN: usize = 8;

@@ -19,8 +19,8 @@ pub(super) struct AcceptedAdvice {
     pub(super) category: String,
     /// Text of the advice.
     pub(super) advice: String,
-    /// Mean reciprocal rank on the category's training queries, before and, in the next field,
-    /// after the change by this advice.
+    /// Mean reciprocal rank on the category's training queries before the change by this advice;
+    /// `after` holds the one after it.
     pub(super) before: f64,
     pub(super) after: f64,
 }

@@ -377,7 +377,7 @@ impl Run<'_> {
         })
     }
 
-    /// Does the same as [`Run::prompt_inputs`], with short forms of toolkit and language, for
+    /// Returns the inputs of [`Run::prompt_inputs`] with short forms of toolkit and language, for
     /// prompts that show a program that runs.
     pub(super) fn short_prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         let mut inputs = self.prompt_inputs(actor, category);

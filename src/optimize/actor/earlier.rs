@@ -39,8 +39,8 @@ pub(super) struct PastAttempt {
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries on which the program was measured, as positions; in the next field, in
-    /// the same order, its reciprocal ranks.
+    /// The training queries on which the program was measured, as positions; `ranks` holds its
+    /// reciprocal ranks in the same order.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
     /// Mean reciprocal rank, on the same queries, of the program that the category had at that

@@ -1,6 +1,6 @@
-//! Execution traces for prompts. A trace covers one training query. A trace has a table of the
-//! scores that the program's calls give to the best ranked correct answer and to the wrong nodes
-//! above it. The start nodes of metapaths and the steps along relations follow the table.
+//! Execution traces for prompts. A trace covers one training query: a table of the scores that the
+//! program's calls give to the best ranked correct answer and to the wrong nodes above it, then the
+//! start nodes of metapaths and the steps along relations.
 //!
 //! ```text
 //! query (free wording): ...

@@ -34,7 +34,7 @@ const QUESTION_CHARS: usize = 300;
 const EXAMPLES: usize = 2;
 /// Maximum length of a name in a prompt, in characters.
 const NAME_CHARS: usize = 60;
-/// Number of nodes among which example edges are looked for.
+/// Maximum number of nodes whose edges are searched for examples.
 const SAMPLE: usize = 200;
 
 /// Formats the metapaths of one request for the prompt, numbered from 1.

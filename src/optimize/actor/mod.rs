@@ -16,9 +16,9 @@
 //! answers, and the texts of validation queries without answers. An unusable reply ends only its
 //! step, not the run.
 //!
-//! Parts can be disabled: [`Ablation::Steps`] stands for revisions and improvement steps,
-//! [`Ablation::Comparator`] for the comparator's contrasts and advice, [`Ablation::Lexicon`] for
-//! the lexicon.
+//! Parts can be disabled: [`Ablation::Steps`] disables revisions and improvement steps,
+//! [`Ablation::Comparator`] the comparator's contrasts and advice, [`Ablation::Lexicon`] the
+//! lexicon.
 
 mod advice;
 mod author;

@@ -3,11 +3,11 @@
 //! no reply twice.
 //!
 //! A run is a directory with the database `run.sqlite`, the file `lock`, and files of other
-//! modules. While the database is open, its `-wal` and `-shm` files are there too, and while there
-//! is a writer, the file `reserve`. A step has a kind, a key that is unique within its kind, a JSON
-//! body (its result), the programs that it proposed, and the keys of the replies that it used. A
-//! step is committed in one transaction, before its result is used. Replies of language models are
-//! stored separately, each in its own transaction; see [`JournalReplies`].
+//! modules. The `-wal` and `-shm` files of the database exist while it is open, and the file
+//! `reserve` exists while there is a writer. A step has a kind, a key that is unique within its
+//! kind, a JSON body (its result), the programs that it proposed, and the keys of the replies that
+//! it used. A step is committed in one transaction, before its result is used. Replies of language
+//! models are stored separately, each in its own transaction; see [`JournalReplies`].
 //!
 //! [`Journal::step`] reads the result of a committed step, or computes and commits it. In both
 //! cases the result is returned as read back from its JSON, so that a resumed run sees the same
@@ -303,8 +303,8 @@ impl Journal {
         Ok(steps)
     }
 
-    /// Returns at most `limit` steps after the step with number `n`, in order of commit. With this,
-    /// a reader can follow a run that another process writes.
+    /// Returns at most `limit` steps after the step with number `n`, in order of commit. Lets a
+    /// reader follow a run that another process writes.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].

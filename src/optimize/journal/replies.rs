@@ -12,7 +12,7 @@ use crate::journal::{
 };
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
-/// Stands for the kind of a step in error messages about replies.
+/// Kind that error messages about replies state in place of a step's kind.
 const KIND: &str = "reply";
 
 /// Maximum number of unusable replies to one request whose token usage is stored.

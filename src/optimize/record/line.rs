@@ -11,7 +11,7 @@ use crate::{
     trial::{TRIAL, Trial},
 };
 
-/// Name given as proposer of changes that affect only parameters.
+/// Proposer of changes that affect only parameters.
 const TUNER: &str = "tuner";
 
 /// Summary of one journal step. Fields that do not apply to the step's kind are omitted.

@@ -87,13 +87,13 @@ impl Metric {
         Metric::TABLE[self as usize].1
     }
 
-    /// Returns what the metric computes.
+    /// Returns the definition of the metric.
     pub(super) fn definition(self) -> Definition {
         Metric::TABLE[self as usize].2
     }
 }
 
-/// What a metric computes from the ranks of the answers.
+/// Definition of a metric, as a function of the ranks of the answers.
 #[derive(Copy, Clone)]
 pub(super) enum Definition {
     /// Whether an answer is at this rank or better.

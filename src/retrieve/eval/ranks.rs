@@ -10,7 +10,7 @@
 //! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all
 //!   metrics.
 //! - Unnamed candidates follow in ascending id order, with the lowest named score less 1.
-//! - An empty ranking scores 0 in all metrics (the reference refuses it).
+//! - An empty ranking scores 0 in all metrics (the reference rejects it).
 //!
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
 //! answers, and the number of named candidates below each answer's id; the rank of an unnamed

@@ -144,7 +144,7 @@ impl<'a> DocIds<'a> {
     /// Returns the node whose column has this text.
     ///
     /// # Errors
-    /// Why the text is not a node of the base.
+    /// The reason why the text identifies no node of the base.
     pub fn node(self, column: &str) -> Result<NodeId, String> {
         match self {
             DocIds::Numbers(n_nodes) => {

@@ -81,10 +81,9 @@ pub struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// Finds the neighbourhood of a node. Of several paths to a neighbour, the shortest is kept. Ties
-    /// are broken by the smallest intermediate node, then for edges in their stored direction, then
-    /// by the first relation. Visits nodes by ascending id, and at most 500,000 edges in all.
-    /// O(visited edges).
+    /// Finds the neighbourhood of a node. Of several paths to a neighbour, the shortest is kept.
+    /// Ties: the smallest intermediate node, then an edge in its stored direction, then the first
+    /// relation. Visits nodes by ascending id, and at most 500,000 edges in all. O(visited edges).
     pub fn new(kb: &Kb, from: NodeId) -> Self {
         let Ok(neighborhood) = Self::within_budget(kb, from, &mut |_| Ok::<(), Infallible>(()));
         neighborhood

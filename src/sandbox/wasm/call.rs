@@ -55,7 +55,7 @@ pub(super) const TOOLS: &str = "tools";
 /// Name of the import module with the functions for the Rhai engine.
 const RHAI: &str = "rhai";
 
-/// Returns the name under which modules import a tool; operators such as `+` get a name of letters.
+/// Returns the name under which modules import a tool, such as `op_and` for the operator `&`.
 pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     match spec.name {
         "&" => "op_and",
@@ -68,7 +68,7 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     }
 }
 
-/// Size of a module's memory, and whether more was refused.
+/// Size of a module's memory, and whether the module was refused more memory.
 #[derive(Default)]
 struct Growth {
     now: u64,
@@ -205,7 +205,7 @@ impl Call {
     }
 
     /// Appends the result of a tool to `reply`; sets of nodes, scores and vectors are held and
-    /// written as handles. The error says which limit the result exceeds.
+    /// written as handles. The error names the limit that the result exceeds.
     fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
         Size::new(value).check(&self.limits)?;
         let left = self.max_bytes().saturating_sub(self.growth.now);
@@ -269,7 +269,7 @@ fn bytes_at(
     bytes.map(<[u8]>::to_vec).ok_or_else(|| out_of_bounds(call))
 }
 
-/// Function `take`, called by a module: copies the current message to `address` in its memory.
+/// Implements the import `take`: copies the current message to `address` in the module's memory.
 fn take(mut caller: Caller<'_, Call>, address: u32) -> wasmtime::Result<()> {
     let len = caller.data().message.len();
     charge(&mut caller, len)?;
@@ -282,16 +282,16 @@ fn take(mut caller: Caller<'_, Call>, address: u32) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Function `give`, called by a module: stores `len` bytes at `address` as the result of the call;
-/// a later result replaces an earlier one.
+/// Implements the import `give`: stores `len` bytes at `address` as the result of the call; a later
+/// result replaces an earlier one.
 fn give(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let result = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     caller.data_mut().result = Some(result);
     Ok(())
 }
 
-/// Function `read`, called by a module: copies the value behind a handle, at most `len` bytes, to
-/// `address` in its memory. Returns the number of bytes copied.
+/// Implements the import `read`: copies the value behind a handle, at most `len` bytes, to
+/// `address` in the module's memory. Returns the number of bytes copied.
 fn read(
     mut caller: Caller<'_, Call>,
     handle: u32,
@@ -315,8 +315,7 @@ fn unknown(call: &mut Call, handle: u32) -> wasmtime::Error {
     call.stop(FailureKind::Runtime, &format!("handle {handle} is not held"))
 }
 
-/// Function `length`, called by a module: returns the number of nodes, scores or numbers behind a
-/// handle.
+/// Implements the import `length`: returns the number of nodes, scores or numbers behind a handle.
 fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     let call = caller.data_mut();
     match call.handles.len(handle) {
@@ -325,7 +324,7 @@ fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     }
 }
 
-/// Function `release`, called by a module: releases the value behind a handle.
+/// Implements the import `release`: releases the value behind a handle.
 fn release(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<()> {
     let call = caller.data_mut();
     match call.handles.release(handle) {
@@ -334,8 +333,8 @@ fn release(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<()> {
     }
 }
 
-/// Function `print`, called by a module: appends the text of `len` bytes at `address`, and a line
-/// break, to the output.
+/// Implements the import `print`: appends the text of `len` bytes at `address`, and a line break,
+/// to the output.
 fn print(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let max = caller.data().limits.output_bytes;
     let text =
@@ -351,7 +350,7 @@ fn print(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Resu
     }
 }
 
-/// Function `fail`, called by a module: ends the call with the message of `len` bytes at `address`.
+/// Implements `fail` for modules: ends the call with the message of `len` bytes at `address`.
 fn fail(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let max = caller.data().limits.message_bytes;
     let len = len.min(u32::try_from(max).unwrap_or(u32::MAX));
@@ -360,8 +359,8 @@ fn fail(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Resul
     Err(caller.data_mut().stop(FailureKind::Runtime, &message))
 }
 
-/// Function `fail`, called by the Rhai engine: ends the call with a failure that the engine
-/// describes as JSON.
+/// Implements `fail` for the Rhai engine: ends the call with a failure that the engine describes as
+/// JSON.
 fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let report = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
@@ -465,8 +464,8 @@ fn kind_of(error: &ToolError) -> FailureKind {
     }
 }
 
-/// Function `call`, called by the Rhai engine: calls the tool with the index `tool`, and returns
-/// the length of the reply in bytes. If the tool fails, the next message is one byte (1 for a spent
+/// Implements `call` for the Rhai engine: calls the tool with the index `tool`, and returns the
+/// length of the reply in bytes. If the tool fails, the next message is one byte (1 for a spent
 /// budget, otherwise 0) followed by the reason, and its length is returned as a negative number.
 fn call_numbered(
     mut caller: Caller<'_, Call>,
@@ -517,7 +516,7 @@ fn call_named(
     }
 }
 
-/// Whether a tool accepts exactly these arguments, by their number and kinds; none may be left out.
+/// Whether a tool accepts exactly these arguments, by number and kind, without omitting any.
 fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
     let fits = |kind: Kind, value: &Value| match kind {
         Kind::Nodes => matches!(value, Value::Nodes(_) | Value::List(_)),
@@ -650,7 +649,7 @@ impl LiveInstance {
     }
 
     /// Calls an exported function and returns the result that the module gave. With a message, the
-    /// function is given the length of the message in bytes; otherwise it has no argument.
+    /// function's argument is the length of the message in bytes; otherwise it has none.
     ///
     /// # Errors
     /// Returns the failure of the call; [`FailureKind::Result`] if the module returned no result.
@@ -705,7 +704,7 @@ impl LiveInstance {
         }
     }
 
-    /// Returns the text printed so far, and leaves none.
+    /// Takes and returns the text printed so far.
     pub(super) fn take_output(&mut self) -> String {
         std::mem::take(&mut self.store.data_mut().output)
     }

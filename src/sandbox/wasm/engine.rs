@@ -60,7 +60,7 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
         config
             .strategy(Strategy::Cranelift)
             .cranelift_opt_level(OptLevel::Speed)
-            // Bit-equal results on every machine.
+            // Makes results equal on every machine, bit for bit.
             .cranelift_nan_canonicalization(true)
             .consume_fuel(true)
             .epoch_interruption(true)

@@ -1,5 +1,5 @@
-//! The tools that the server offers over MCP. The size of a reply is bounded; `next_cursor` in it
-//! says where the next page begins. Does not depend on how answers are found.
+//! The tools that the server offers over MCP. The size of a reply is bounded; its `next_cursor` is
+//! the start of the next page. Does not depend on how answers are found.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -214,8 +214,8 @@ fn describe_base(server: &Server, asked: OfBase) -> Result<Value> {
     Ok(described(&opened, &names, asked.cursor))
 }
 
-/// Describes a base on a page: skips the first `cursor` relations, and lists node types only on the
-/// first page, where `cursor` is 0. `names` are the names of all bases.
+/// Describes one page of a base: skips the first `cursor` relations, and lists node types only on
+/// the first page, where `cursor` is 0. `names` are the names of all bases.
 pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value {
     let kb = &opened.base.kb;
     let of_type = |name: &String| {
@@ -250,8 +250,8 @@ pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value
     told
 }
 
-/// Adds `cursor`, where the next page begins, to a reply as `next_cursor`; adds nothing on the last
-/// page, where it is `None`.
+/// Adds the start of the next page to a reply as `next_cursor`; adds nothing on the last page,
+/// where `cursor` is `None`.
 fn next(told: &mut Value, cursor: Option<usize>) {
     if let (Some(cursor), Some(told)) = (cursor, told.as_object_mut()) {
         told.insert("next_cursor".to_owned(), cursor.into());
@@ -393,8 +393,8 @@ struct OfMany {
     base: Option<String>,
 }
 
-/// Answers a question over many nodes: with a table and how it was derived, with the readings if
-/// the question is ambiguous, or with nodes if the question asks for nodes.
+/// Answers a question over many nodes: with a table and its derivation, with the readings if the
+/// question is ambiguous, or with nodes if the question asks for nodes.
 async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value> {
     let OfMany { question, reading, plan, base } = asked;
     let (rows, timeout_ms) = (Some(MAX_K), Some(TIME_MS));

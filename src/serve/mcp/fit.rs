@@ -1,5 +1,5 @@
 //! Cuts the parts of replies to their maximum size: texts between characters, lists between items.
-//! Does not depend on what replies say.
+//! Does not depend on the content of replies.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Serves the Model Context Protocol (MCP), over HTTP or over standard input and output. Keeps no
-//! state, in any revision of the protocol: no request depends on another.
+//! Serves the Model Context Protocol (MCP), over HTTP or over standard input and output. Is
+//! stateless in every revision of the protocol: no request depends on another.
 //!
 //! | file | contents |
 //! | --- | --- |

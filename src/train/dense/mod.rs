@@ -70,7 +70,7 @@ pub struct Settings {
     pub encoder: EncoderKind,
     /// Where negatives come from.
     pub negatives: Negatives,
-    /// How many times the encoder's own negatives are computed anew, spread evenly over the epochs.
+    /// Number of times that the encoder's own negatives are recomputed, evenly over the epochs.
     pub refresh: usize,
     /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
@@ -111,7 +111,7 @@ impl Default for Settings {
 }
 
 impl EncoderKind {
-    /// Name on the command line and in records.
+    /// Returns the name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bag => "bag",
@@ -120,7 +120,7 @@ impl EncoderKind {
 }
 
 impl Negatives {
-    /// Name on the command line and in records.
+    /// Returns the name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bm25 => "bm25",

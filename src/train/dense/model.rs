@@ -159,7 +159,7 @@ impl Encoder {
         Ok((Self { stems, idf, table, vectors, dim, weight }, record))
     }
 
-    /// Weight of this encoder's ranking in a fusion with `bm25+names`, in `0..=1`.
+    /// Returns the weight of this encoder's ranking in a fusion with `bm25+names`, in `0..=1`.
     pub fn weight(&self) -> f32 {
         self.weight
     }

@@ -219,7 +219,7 @@ pub(super) fn pool(
     pool.into_iter().collect()
 }
 
-/// Whether the encoder's own negatives are computed anew before an epoch (from 0).
+/// Whether the encoder's own negatives are recomputed before an epoch (from 0).
 pub(super) fn is_refreshed(
     epoch: usize,
     negatives: Negatives,

@@ -60,15 +60,15 @@ pub struct Settings {
     pub encoder: String,
     /// Where negatives come from.
     pub negatives: Negatives,
-    /// How many times the encoder's own negatives are computed anew, spread evenly over the epochs.
+    /// Number of times that the encoder's own negatives are recomputed, evenly over the epochs.
     pub refresh: usize,
     /// Seed of synthetic queries, batches, negatives and the pool of nodes to rank.
     pub seed: u64,
     /// Number of synthetic queries to make; empty ones are dropped, so the actual number may be
     /// lower.
     pub made: usize,
-    /// Maximum number of nodes that the encoder ranks for each query, in validation and when its
-    /// own negatives are computed.
+    /// Maximum number of nodes that the encoder ranks for each query, in validation and to
+    /// recompute its own negatives.
     pub pool: usize,
     /// Maximum number of word pieces of a text.
     pub max_tokens: usize,
@@ -145,7 +145,7 @@ impl BaseEncoder {
         Ok(Self { parts, tensors, runs })
     }
 
-    /// Fingerprint of the encoder: a digest of its configuration, tokenizer and weights.
+    /// Returns the encoder's fingerprint: a digest of its configuration, tokenizer and weights.
     pub fn fingerprint(&self) -> &str {
         self.parts.fingerprint()
     }

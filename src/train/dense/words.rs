@@ -6,15 +6,15 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
 
-/// Maximum number of stems with a row in the table, besides the stems of training queries; if there
-/// are more, the stems that occur in the most candidates are kept.
+/// Maximum number of stems with a row in the table, in addition to the stems of training queries;
+/// if there are more, the stems that occur in the most candidates are kept.
 const MAX_STEMS: usize = 1 << 16;
 /// Minimum number of candidates with a stem, in the document or neighbours' names, for the stem to
 /// get a row.
 const MIN_NODES: u32 = 2;
-/// Maximum number of stems read of one query.
+/// Maximum number of stems that are read from a query.
 const MAX_TEXT_STEMS: usize = 4_096;
-/// Row number that stands for a stem without a row.
+/// Row number of a stem without a row.
 const NONE: u32 = u32::MAX;
 
 /// A text as a bag of stems: pairs of a stem's row in the table and the stem's weight

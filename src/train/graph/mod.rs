@@ -57,7 +57,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Name of the system that uses the network.
+    /// Returns the name of the system that uses the network.
     pub fn name(self) -> &'static str {
         match self {
             Self::Graph => "graph",
@@ -87,7 +87,7 @@ impl Ablation {
     /// All components that can be removed.
     pub const ALL: [Self; 3] = [Self::Relations, Self::Relevance, Self::Graph];
 
-    /// Name of the ablation on the command line and in records.
+    /// Returns the name of the ablation on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Relations => "relations",

@@ -17,7 +17,7 @@
 //!   candidates have no match in most fields; a standard deviation that includes their zeros would
 //!   give the rarest field the largest weight.
 //! - The encoder is not trained together with the weights; `agent train dense` can train an encoder
-//!   before.
+//!   beforehand.
 //! - Means and scales are the same in training and in search.
 //! - Training candidates are the best nodes of every scorer, not nodes of other queries in the
 //!   batch.
@@ -84,7 +84,7 @@ impl Conditioning {
     /// All kinds of features, simplest first.
     pub const ALL: [Self; 4] = [Self::None, Self::Words, Self::Responses, Self::Encoder];
 
-    /// Name on the command line and in records.
+    /// Returns the name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -96,7 +96,7 @@ impl Conditioning {
 }
 
 impl Variant {
-    /// Name on the command line and in records.
+    /// Returns the name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",

@@ -97,12 +97,12 @@ impl Mfar {
         }
     }
 
-    /// Variant: the set of scorers that the model uses.
+    /// Returns the variant: the set of scorers that the model uses.
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// Features of a query that weights depend on.
+    /// Returns the features of a query that weights depend on.
     pub fn conditioning(&self) -> Conditioning {
         self.conditioning
     }

@@ -12,11 +12,11 @@ use agent_index::{
 };
 use agent_kb::NodeId;
 
-/// Name that stands for the whole document in masks and in names of scorers.
+/// Name of the whole document in masks and in names of scorers.
 const DOCUMENT: &str = "document";
-/// Name that stands in masks for all fields with names of neighbours.
+/// Name, in masks, of all fields with names of neighbours.
 const RELATIONS: &str = "relations";
-/// Name that stands in masks for all fields that do not hold names of neighbours.
+/// Name, in masks, of all other fields.
 const DETAILS: &str = "details";
 
 /// How a text is compared with a query.
@@ -31,7 +31,7 @@ pub(super) enum Measure {
 impl Measure {
     const ALL: [Self; 2] = [Self::Lexical, Self::Dense];
 
-    /// Name of the measure in masks.
+    /// Returns the name of the measure in masks.
     fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",
@@ -109,17 +109,17 @@ impl Scorers {
         Ok(Self { base, lexical, dense, variant, all })
     }
 
-    /// Knowledge base whose nodes are scored, with its indexes.
+    /// Returns the knowledge base whose nodes are scored, with its indexes.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
 
-    /// Variant, which determines the set of scorers.
+    /// Returns the variant, which determines the set of scorers.
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// Number of scorers.
+    /// Returns the number of scorers.
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -54,7 +54,7 @@ pub(super) struct Column {
     splits: [Split; SEPARATORS.len()],
     /// Number of cells with commas that are numbers whose thousands the commas separate.
     grouped: u64,
-    /// Whether one of these cells cannot be a list of numbers, as `1,299` and `100.50` cannot.
+    /// Whether one of these cells, such as `1,299` or `100,200.50`, cannot be a list of numbers.
     is_grouped: bool,
     /// Whether a value is not in [`TRUTHS`].
     has_untruth: bool,

@@ -6,11 +6,11 @@
 //! "and" after "other than".
 //!
 //! Nodes with the words of a phrase in their name come last. So do nodes with such a neighbour, if
-//! the neighbour has another type or is a broader thing that the node is a kind of. Other
-//! neighbours of the same type do not count: a product that is bought together with a node is not a
-//! property of the node. Names that contain the negation, such as "Learning without Forgetting" and
-//! "latex-free", do not count. Word search leaves the words out, unless the negation occurs in
-//! titles, as "without" and "no" do.
+//! the neighbour has another type or is a broader class of the node. Other neighbours of the same
+//! type do not count: a product that is bought together with a node is not a property of the node.
+//! Names that contain the negation, such as "Learning without Forgetting" and "latex-free", do not
+//! count. Word search leaves the words out, unless the negation occurs in titles, as "without" and
+//! "no" do.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -31,8 +31,7 @@ const MAX_WORDS: usize = 3;
 const MAX_PHRASES: usize = 8;
 /// Maximum number of neighbours of a node, per relation, whose names are read.
 const MAX_NEIGHBORS: usize = 256;
-/// Word of the lexicon that means a relation from a thing to the broader thing that it is a kind
-/// of, such as `is_a`.
+/// Word of the lexicon for relations from a thing to its broader class, such as `is_a`.
 const KIND: &str = "kind";
 
 /// An excluded phrase.
@@ -42,8 +41,8 @@ pub(super) struct Excluded {
     text: String,
     /// The stems of the words.
     stems: Vec<String>,
-    /// Relations from a node to the broader things that it is a kind of; `None` if the names of
-    /// neighbours do not count.
+    /// Relations from a node to its broader classes; `None` if the names of neighbours do not
+    /// count.
     kinds: Option<Vec<RelationId>>,
 }
 
@@ -80,7 +79,7 @@ impl Excluded {
     }
 
     /// Whether a neighbour of a node has the phrase in its name. Only neighbours of another type
-    /// count, and broader things that the node is a kind of.
+    /// and broader classes of the node count.
     fn is_in_neighbor(&self, base: &IndexedBase, node: NodeId) -> bool {
         let Some(kinds) = &self.kinds else { return false };
         let names = &base.neighbor_names;

@@ -105,7 +105,7 @@ fn bits(of: &[u64], at: u16) -> u64 {
     of.get(usize::from(at)).copied().unwrap_or(0)
 }
 
-/// Returns the words that the types and relations of a metapath have together.
+/// Returns the union of the words of a metapath's types and relations.
 fn words_of(metapath: &Metapath, of_types: &[u64], of_relations: &[u64]) -> u64 {
     let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
     let types = types.map(|kind| bits(of_types, kind.0));
