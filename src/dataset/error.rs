@@ -15,6 +15,8 @@ use agent_kb::KbError;
 const EXAMPLES: usize = 5;
 /// Maximum number of problems that an error lists one by one; further problems are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
+/// Maximum number of problems of one kind that are listed one by one.
+const MAX_LISTED_OF_KIND: u64 = 10;
 /// Maximum length of an excerpt of invalid input, in characters.
 const MAX_EXCERPT_CHARS: usize = 100;
 /// Maximum length of a parser's message about a file, in characters; the message may repeat a long
@@ -48,7 +50,8 @@ pub enum DatasetError {
     },
     /// An input file is truncated or cannot be unpacked.
     #[error(
-        "{path}:{line}: cannot read further: {source}; the file is truncated or damaged, fetch it again"
+        "{path}:{line}: cannot be read: {source}; the file is truncated or damaged, download or \
+         copy it again"
     )]
     Unreadable {
         /// The truncated or packed file.
@@ -78,8 +81,8 @@ pub enum DatasetError {
     },
     /// An update would lose more than half of the nodes, or all questions.
     #[error(
-        "\"{name}\" would lose {loss}; review the changes with --dry-run, then accept them with \
-         --force"
+        "the update of \"{name}\" would remove {loss}; review the changes with --dry-run, then \
+         accept them with --force"
     )]
     WouldLoseData {
         /// Name of the base.
@@ -135,7 +138,7 @@ pub enum DatasetError {
         known: String,
     },
     /// The test split was requested outside of an evaluation.
-    #[error("the test split is closed here; only an evaluation may open it")]
+    #[error("the test split cannot be used here; use train or val")]
     TestClosed,
     /// A stored file of a base is missing, invalid or differs from the file that was imported.
     #[error("{path} is damaged: {reason}; import the dataset again")]
@@ -198,7 +201,7 @@ impl DatasetError {
 
     /// Returns the error for data without nodes.
     pub(super) fn no_nodes(path: &Path) -> DatasetError {
-        DatasetError::BadInput(format!("{} holds no nodes; write at least one", path.display()))
+        DatasetError::BadInput(format!("{} contains no nodes; add at least one", path.display()))
     }
 
     /// Returns the error for a file with more than `limit` bytes after unpacking.
@@ -488,7 +491,8 @@ impl From<KbError> for LineError {
     }
 }
 
-/// Collects problems: keeps the first [`MAX_LISTED_PROBLEMS`] and counts all. A strict import fails
+/// Collects problems: keeps the first [`MAX_LISTED_PROBLEMS`], at most [`MAX_LISTED_OF_KIND`] of a
+/// kind, and counts all. A strict import fails
 /// with the collected problems after reading the whole input; a lenient import reports them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
@@ -522,10 +526,11 @@ impl Problems {
         let none = || ProblemCount { kind, count: 0, examples: Vec::new() };
         let known = self.counts.entry(kind).or_insert_with(none);
         known.count += 1;
+        let is_listed = known.count <= MAX_LISTED_OF_KIND && self.first.len() < MAX_LISTED_PROBLEMS;
         if known.examples.len() < EXAMPLES {
             known.examples.push(problem.clone());
         }
-        if self.first.len() < MAX_LISTED_PROBLEMS {
+        if is_listed {
             self.first.push(problem);
         }
     }

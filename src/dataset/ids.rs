@@ -131,7 +131,7 @@ impl<'a> AnswerIds<'a> {
             if let Some(fault) = unknown {
                 return Err(fault);
             }
-            let message = "none of the answers is in the base any longer";
+            let message = "none of the answers exists in the base any more";
             let hint = "label the question again";
             return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
         }
@@ -152,14 +152,15 @@ fn bad_list(text: &str, reason: &str) -> Fault {
 }
 
 /// Splits a list such as `[3, "a, b"]` into its items, without their quotes.
-fn items(text: &str) -> Result<Vec<&str>, Fault> {
+pub(super) fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
     let inner = brackets.into_iter().find_map(within);
     let inner = inner.ok_or_else(|| bad_list(text, "is not a list"))?.trim();
     if inner.is_empty() {
         let message = "the query has no answers";
-        return Err(Fault::new(ProblemKind::BadAnswers, message, "drop it or label it"));
+        let hint = "remove the query, or add answers";
+        return Err(Fault::new(ProblemKind::BadAnswers, message, hint));
     }
     if text.trim().starts_with('(') && !inner.contains(',') {
         return Err(bad_list(text, "is one item in parentheses, not a list"));

@@ -53,7 +53,7 @@
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
 //! | [`MAX_CHANGE_BYTES`] | bytes | 1 GiB | changes of single nodes are held in memory |
-//! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; further problems are counted |
+//! | [`MAX_LISTED_PROBLEMS`] | problems | 50, 10 of a kind | listed; further problems are counted |
 //!
 //! The limits of [`agent_kb`] apply as well.
 

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     Base, DatasetError, Phase, ProblemKind, Result,
     error::{Fault, Problems},
-    ids::AnswerIds,
+    ids::{AnswerIds, items},
     install::Watch,
     lines::Lines,
 };
@@ -237,7 +237,8 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>> {
         .lines()
         .map(|line| {
             let id: Option<i64> = line.parse().ok();
-            id.and_then(|id| by_id.remove(&id)).ok_or_else(|| damaged("it names no query"))
+            id.and_then(|id| by_id.remove(&id))
+                .ok_or_else(|| damaged("a line is not a query id, or repeats one"))
         })
         .collect()
 }
@@ -323,7 +324,7 @@ fn parse_queries(
     else {
         let found: String = header.join(",").chars().take(100).collect();
         let message = format!("the header is {found:?}");
-        let hint = "it needs the columns id,query,answer_ids";
+        let hint = "the required columns are id,query,answer_ids";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
         return Ok(QueryFile { lost: true, ..QueryFile::default() });
     };
@@ -336,7 +337,7 @@ fn parse_queries(
     let mut lines = LineNumbers { bytes, position: 0, line: 1 };
     while read(&mut record)? {
         let line = lines.line_at(record.position().map_or(0, csv::Position::byte));
-        let id = record.get(id_at).and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
+        let id = record.get(id_at).and_then(|id| query_id(std::str::from_utf8(id).ok()?));
         match id {
             Some(id) => drop(file.seen_ids.insert(id)),
             None => file.lost = true,
@@ -391,6 +392,30 @@ fn parse_queries(
         }
     }
     Ok(file)
+}
+
+/// Returns the ids in the answers of a file of queries, as written; empty if the file cannot be
+/// read. The import of the queries reports their faults.
+pub(super) fn answer_ids_in(path: &Path) -> Vec<String> {
+    let Ok(mut reader) = csv::ReaderBuilder::new().flexible(true).from_path(path) else {
+        return Vec::new();
+    };
+    let names = reader.headers().cloned().unwrap_or_default();
+    let place = names.iter().position(|name| name == COLUMNS[2]);
+    let mut ids = Vec::new();
+    for row in reader.records().filter_map(|row| row.ok()) {
+        let cell = place.and_then(|at| row.get(at)).unwrap_or_default();
+        ids.extend(items(cell).into_iter().flatten().map(str::to_owned));
+    }
+    ids
+}
+
+/// Parses a query id: an integer, alone or after a word, such as `Q31` or `query-31`.
+fn query_id(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let digits = text.trim_start_matches(|c: char| c.is_alphabetic() || "-_# ".contains(c));
+    let is_word = text.starts_with(char::is_alphabetic);
+    (if is_word { digits } else { text }).parse().ok()
 }
 
 /// Parses the answers of a row: returns the answers that are nodes of the base, and the fault of
@@ -611,7 +636,7 @@ fn read_split<'a>(
             continue;
         }
         let mut read = || {
-            let Ok(id) = text.parse::<i64>() else {
+            let Some(id) = query_id(text) else {
                 let shown: String = text.chars().take(60).collect();
                 let message = format!("{shown:?} is not a query id");
                 let hint = format!("write one id from {within} per line");
@@ -626,7 +651,7 @@ fn read_split<'a>(
             if let Some(other) = split_of.insert(id, split) {
                 split_of.insert(id, other);
                 let message = format!("query {id} is already in split {other}");
-                return Err(Fault::new(ProblemKind::SplitOverlap, message, "keep it in one place"));
+                return Err(Fault::new(ProblemKind::SplitOverlap, message, "keep it in one split"));
             }
             Ok(id)
         };

@@ -174,6 +174,19 @@ pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
 
+/// English nouns for people by what they do, as in names of types, separated by spaces.
+const PEOPLE: &str = "\
+    author person people user customer employee director actor artist member student scientist \
+    researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
+    nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew \
+    lecturer professor instructor tutor trainer coach mechanic technician engineer manager clerk \
+    cook pilot lawyer visitor reviewer";
+
+/// Whether a lower-case word is a noun for people, in the singular.
+pub fn is_person(word: &str) -> bool {
+    PEOPLE.split(' ').any(|own| own == word)
+}
+
 /// Returns the name in `known` that is nearest to the unknown `name` by optimal string alignment,
 /// which counts insertions, deletions, substitutions and swaps of adjacent characters. The distance
 /// must be at most `max_distance` and less than the number of characters of `name`. Of several

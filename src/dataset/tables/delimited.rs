@@ -209,7 +209,7 @@ impl Records {
     /// first line.
     fn reject_row(&mut self, mut row: PartialRow, path: &Path, problems: &mut Problems) {
         let message = "a quote that opens in this row is never closed";
-        let hint = "close it, or write a quote within a text as two";
+        let hint = "close it, or double a quote within a text";
         let fault = Fault::new(ProblemKind::OpenQuote, message, hint);
         problems.add(path, row.first, fault.with_excerpt(&row.text));
         self.splitter.take();

@@ -6,7 +6,7 @@
 //! | id | the declared key; else a nearly unique column that has an id-like name or comes first |
 //! | link | a declared foreign key; else a column with a type's name (`brand_id`) or with its ids |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
-//! | name | a column named `name`, `title`, `label` or a similar word, or with such an ending |
+//! | name | see `name_columns`: columns with known names, called after the table, or of short texts |
 //! | edges | a table with two links, without ids of its own and without texts |
 //!
 //! Of several types, a column links to the one with the fewest other ids.
@@ -33,7 +33,7 @@ use crate::{
         sqlite::Reference,
     },
 };
-use agent_ground::words::snake;
+use agent_ground::words::{is_person, snake};
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
@@ -63,6 +63,8 @@ const MAX_INVALID_ROWS: u64 = 3;
 /// German, Spanish, French, Italian and Portuguese.
 const NAME_NAMES: &str = "name full_name display_name title label caption subject headline heading \
                           titel betreff bezeichnung nombre asunto nom titre nome titulo";
+/// Names of columns that always hold the names of nodes, best first, separated by spaces.
+const SURE_NAMES: &str = "name full_name display_name title";
 /// Names of columns that hold first names, each with names of columns that then hold last names,
 /// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
 const PERSON_NAMES: [(&str, &str); 6] = [
@@ -78,6 +80,21 @@ const PERSON_NAMES: [(&str, &str); 6] = [
 ];
 /// Names of columns that hold the whole name of a person.
 const FULL_NAMES: &str = "full_name display_name name";
+/// Names of columns that hold the names of companies.
+const COMPANY_NAMES: &str = "company organisation organization firma empresa société azienda";
+/// Nouns for what a row of a table may be to another row of it, separated by spaces.
+const OWN_LINKS: &str = "\
+    parent manager supervisor boss superior lead chief predecessor successor previous next mother \
+    father sire dam partner spouse mentor original reply_to replaced_by superseded_by part_of";
+/// Words in names of columns that hold no names, even if every row has another text.
+const NO_NAMES: &str = "\
+    address street email mail phone telephone mobile fax url website homepage link note notes \
+    comment comments remark remarks description text contact city town country place date time";
+/// Maximum mean length of the texts in a column that names rows although its header does not
+/// suggest names, in bytes.
+const MAX_NAME_BYTES: u64 = 60;
+/// Maximum mean number of rows with the same text in a column of names called after its table.
+const MAX_NAMESAKES: u64 = 10;
 /// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Minimum share of a column's values that must be ids of a table for the column to link to the
@@ -92,8 +109,10 @@ const MIN_NUMBERS: usize = 5;
 const MIN_FAR_SHARE: f64 = 0.9;
 /// The least id to which such a column links must be above this multiple of the number of ids.
 const FAR_FROM_ZERO: f64 = 5.0;
-/// Added to the score of a link to the same table.
+/// Added to the score of a link to the same table from a column with a name of [`OWN_LINKS`].
 const OWN_BONUS: f64 = 0.1;
+/// Added to the score of a link from a column whose name is a noun for people to a table of people.
+const PEOPLE_BONUS: f64 = 0.1;
 /// Added to the score of a link, multiplied by the share of the table's ids that the column uses.
 const USED_BONUS: f64 = 0.05;
 /// Minimum score of a link without a matching name to a table that has all ids of the column.
@@ -175,7 +194,7 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
     if facts.iter().all(|entry| entry.rows == 0) {
         // Problems may explain why there are no rows.
         problems.finish()?;
-        let message = "no table has a row; write a header and a row per node";
+        let message = "no table has rows; write a header, and one row per node";
         return Err(DatasetError::bad_input(source, message));
     }
     let referenced_column: Vec<Option<String>> =
@@ -388,8 +407,65 @@ impl TableFacts {
         Some(&self.column(self.id.as_ref()?)?.values)
     }
 
-    /// Returns the columns with the names of the nodes: the given columns, otherwise the columns
-    /// of first and last name, or the column with the best known name or ending.
+    /// Whether the rows are people, judged by the name of the type and by columns for their names.
+    fn are_people(&self) -> bool {
+        self.node_type.split('_').any(is_person) || self.name_columns(&[]).len() > 1
+    }
+
+    /// Returns the column, of those in `free`, that is called after the table: `Venue` or
+    /// `venue_number` of a table of venues, `breed` of a table of species and breeds.
+    fn own_name<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+        let words = self.node_type.split('_');
+        let names = [&*self.node_type].into_iter().chain(words.clone().rev());
+        let numbers = ["number", "no", "nr"].map(|end| format!("{}_{end}", self.node_type));
+        let is_name = |name: &&String| {
+            self.column(name).is_some_and(|column| {
+                column.has_texts
+                    && !column.is_date
+                    && column.filled <= column.values.len() as u64 * MAX_NAMESAKES
+            })
+        };
+        let called =
+            |own: &str| free.iter().find(|(name, _)| name == own).map(|(_, column)| *column);
+        let named = names.filter_map(|own| called(own)).find(is_name);
+        named.or_else(|| numbers.iter().filter_map(|own| called(own)).find(is_name))
+    }
+
+    /// Whether a column has texts, and nearly every row has another one.
+    fn has_own_texts(&self, name: &str) -> bool {
+        self.column(name).is_some_and(|column| column.is_distinct(self.rows))
+    }
+
+    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the type's
+    /// name, or is no noun for people and most rows have a name of their own.
+    fn may_name_rows(&self, of: &str, column: &str) -> bool {
+        let noun = of.rsplit('_').next().unwrap_or(of);
+        let is_own = of.split('_').any(|word| self.node_type.split('_').any(|own| own == word));
+        let column = self.column(column);
+        let are_many = column.is_some_and(|own| own.values.len() as u64 * 2 > self.rows);
+        is_own || !is_person(noun) && are_many
+    }
+
+    /// Returns the first column, of those in `free`, with a short text of several words that
+    /// differs from row to row.
+    fn distinct_texts<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+        let is_name = |(name, column): &&(String, &String)| {
+            let is_other = name.split('_').any(|word| has_word(NO_NAMES, word));
+            let is_short = self.column(column).is_some_and(Column::has_short_texts);
+            is_short && self.has_own_texts(column) && !is_other
+        };
+        free.iter().find(is_name).map(|(_, column)| *column)
+    }
+
+    /// Returns the columns that hold the names of the nodes. Takes the first of these that exist:
+    ///
+    /// - the given columns
+    /// - the columns of first and last names
+    /// - a column with a name of [`SURE_NAMES`]
+    /// - the column called after the table
+    /// - a column with a name of [`NAME_NAMES`], or whose name ends with one
+    /// - a column of companies
+    /// - the first column with a short text that differs from row to row
     fn name_columns(&self, taken: &[&str]) -> Vec<String> {
         if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
             let several = given.split('+').map(|column| column.trim().to_owned()).collect();
@@ -409,11 +485,27 @@ impl TableFacts {
             let full = one_of(FULL_NAMES).filter(|full| !person.contains(full));
             return full.map_or(person.to_vec(), |full| vec![full]).into_iter().cloned().collect();
         }
-        let mut known = NAME_NAMES.split(' ');
-        let exact = known.find_map(|known| free.iter().find(|(name, _)| name == known));
-        let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
-        let ends = || endings.find_map(|end| free.iter().find(|(name, _)| name.ends_with(&end)));
-        exact.or_else(ends).map(|(_, column)| (*column).clone()).into_iter().collect()
+        let exact = |words: &str| {
+            let mut known = words.split(' ');
+            let found = known.find_map(|known| free.iter().find(|(name, _)| name == known));
+            found.map(|(_, column)| *column)
+        };
+        let ends = || {
+            let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
+            let is_name = |(name, column): &&(String, &String), end: &str| {
+                name.strip_suffix(end).is_some_and(|of| self.may_name_rows(of, column))
+            };
+            let found = endings.find_map(|end| free.iter().find(|own| is_name(own, &end)));
+            found.map(|(_, column)| *column)
+        };
+        let company = || exact(COMPANY_NAMES).filter(|name| self.has_own_texts(name));
+        let name = exact(SURE_NAMES)
+            .or_else(|| self.own_name(&free))
+            .or_else(|| exact(NAME_NAMES))
+            .or_else(ends)
+            .or_else(company)
+            .or_else(|| self.distinct_texts(&free));
+        name.into_iter().cloned().collect()
     }
 }
 
@@ -612,8 +704,11 @@ fn likelihood(
     };
     // Of two tables that have all ids, the table with fewer other ids is more likely.
     let used = share * n_values as f64 / ids.len().max(1) as f64;
-    let own = if is_own { OWN_BONUS } else { 0.0 };
-    Some((bonus + share + own + USED_BONUS * used.min(1.0), separator))
+    let noun = stem.rsplit('_').next().unwrap_or(&stem);
+    let is_hierarchy = has_word(OWN_LINKS, &stem) || has_word(OWN_LINKS, noun);
+    let own = if is_own && is_hierarchy { OWN_BONUS } else { 0.0 };
+    let people = if is_person(noun) && entry.are_people() { PEOPLE_BONUS } else { 0.0 };
+    Some((bonus + share + own + people + USED_BONUS * used.min(1.0), separator))
 }
 
 /// Returns a note on a column that would be the id column of the table if fewer of its rows were
@@ -638,8 +733,8 @@ fn doubtful_link_notes(current: &TableFacts, found: &[LinkColumn]) -> Vec<String
     let note = |link: &LinkColumn| {
         let (place, column, kind) = (current.table.label(), &link.column, &link.other.node_type);
         format!(
-            "{place}: {column} may hold ids of {kind}, {}; it is taken as {kind}; to correct this, \
-             edit the mapping",
+            "{place}: {column} may hold ids of {kind}, {}; {kind} was chosen; edit the mapping to \
+             change this",
             link.rivals.join(", ")
         )
     };
@@ -699,13 +794,13 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
         }
         if current.is_sample {
             guess.notes.push(format!(
-                "{place}: an edge has two ends and no fields; left out: {others}; to keep them, add \
-                 the table to the [[nodes]] of a mapping"
+                "{place}: edges cannot have fields, so these columns are left out: {others}; to \
+                 keep them, add the table to the [[nodes]] of a mapping"
             ));
             return;
         }
         guess.notes.push(format!(
-            "{place}: an edge has two ends and no fields, so each row is a node too: {others}"
+            "{place}: edges cannot have fields, so each row becomes a node too: {others}"
         ));
         guess.mapping.nodes.push(nodes_table(current, &found, None));
         return;

@@ -17,12 +17,14 @@ use crate::{
     install::{Content, GraphWriter, Install, Watch},
     links,
     neutral::read_toml,
+    queries::{QUERIES_FILE, answer_ids_in},
     tables::{
         EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading, Repair,
         mapping::value_relation,
         rows::{Row, Table, items},
     },
 };
+use agent_ground::words::is_person;
 use agent_kb::NodeId;
 
 /// Number of rows between two progress reports and checks of the stop flag.
@@ -82,7 +84,12 @@ pub fn import_tables(
         std::mem::take(problems).finish()?;
         return Err(DatasetError::no_nodes(source));
     }
-    let are_all = |spec: &NodesTable| spec.values.is_empty() && !import.is_linking(spec);
+    let questions = options.questions.clone().unwrap_or_else(|| source.join(QUERIES_FILE));
+    let parts = import.unlabelled_parts(nodes.iter().map(|(spec, _)| *spec), &questions);
+    import.answer_types.retain(|kind| !parts.contains(kind));
+    let are_all = |spec: &NodesTable| {
+        spec.values.is_empty() && !import.is_linking(spec) && !parts.contains(&spec.node_type)
+    };
     if meta.candidate_types.is_empty() && !mapping.nodes.iter().all(are_all) {
         meta.candidate_types = import.answer_types.iter().cloned().collect();
     }
@@ -246,7 +253,7 @@ impl Check<'_> {
 
     fn node_type(&mut self, table: &Table, line: u64, name: &str) {
         if !self.types.contains(name) {
-            let message = format!("no table makes nodes of type \"{name}\"");
+            let message = format!("no table has nodes of type \"{name}\"");
             let types: Vec<&str> = self.types.iter().copied().collect();
             let hint = format!("the types are: {}", types.join(", "));
             self.add(&table.place(), line, message, hint);
@@ -309,6 +316,33 @@ impl Import<'_> {
     /// Whether the rows of a table of nodes are also edges.
     fn is_linking(&self, spec: &NodesTable) -> bool {
         self.ends_of(spec).next().is_some()
+    }
+
+    /// Returns the types whose rows have no name and link to rows other than people, such as reviews
+    /// of films, if there are labelled questions and none has such a row as an answer. Word search
+    /// reads the texts of these rows with the rows that they link to.
+    fn unlabelled_parts<'s>(
+        &self,
+        nodes: impl Iterator<Item = &'s NodesTable>,
+        questions: &Path,
+    ) -> BTreeSet<String> {
+        let are_people = |kind: &str| kind.split('_').any(is_person);
+        let is_part = |spec: &&NodesTable| {
+            let owners =
+                spec.relations.iter().filter(|link| !spec.lists.contains_key(&link.column));
+            spec.name.is_empty() && owners.clone().any(|link| !are_people(&link.to))
+        };
+        let mut parts: BTreeSet<String> =
+            nodes.filter(is_part).map(|spec| spec.node_type.clone()).collect();
+        let answers = answer_ids_in(questions);
+        let is_answer = |kind: &String| {
+            answers.iter().any(|id| {
+                let id = id.strip_prefix(&format!("{kind}:")).unwrap_or(id);
+                self.ids.get(kind, id).is_some()
+            })
+        };
+        parts.retain(|kind| !answers.is_empty() && !is_answer(kind));
+        parts
     }
 
     /// Writes the nodes of a table.

@@ -143,7 +143,7 @@ fn each_of_array(
             }
             if is_over {
                 if !c.is_whitespace() {
-                    let message = "text follows the end of the array";
+                    let message = "there is text after the end of the array";
                     problems.add(path, line, Fault::new(ProblemKind::BadJson, message, ARRAY));
                     return Ok(());
                 }

@@ -293,11 +293,11 @@ impl Table {
         }
     }
 
-    /// Returns the primary and foreign keys that the database declares for the table; no keys for
-    /// other files.
+    /// Returns the primary and foreign keys that the database declares for the table; none if the
+    /// file is not a database.
     ///
     /// # Errors
-    /// Errors of reading the table.
+    /// If the table cannot be read.
     pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys> {
         match &self.kind {
             Kind::Sqlite(database, table) => database.declared(table),

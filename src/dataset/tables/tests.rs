@@ -147,6 +147,17 @@ fn csv_a_database_and_json_lines_of_one_base_are_one_base() {
 }
 
 #[test]
+fn ids_of_questions_may_begin_with_a_word() {
+    let (dir, home) = home();
+    csv_tables(dir.path());
+    let rows = "id,query,answer_ids\nQ31,red mug,[SKU-2]\nquery-7,blue mug,[SKU-3]\n";
+    write(dir.path(), &[("qa.csv", rows), ("split/train.index", "Q31\n"), ("split/val.index", "")]);
+    let report = imported(dir.path(), &home);
+    let queries = load_split(&report.base, &Split::Train).unwrap();
+    assert_eq!(queries.iter().map(|query| query.id).collect::<Vec<_>>(), [31]);
+}
+
+#[test]
 fn questions_without_splits_are_divided() {
     let (dir, home) = home();
     csv_tables(dir.path());
@@ -177,7 +188,7 @@ fn a_guess_is_written_edited_and_read_again() {
     assert_eq!(read, guessed.mapping);
     assert_eq!(
         guessed.notes,
-        ["bought.csv: an edge has two ends and no fields, so each row is a node too: quantity"]
+        ["bought.csv: edges cannot have fields, so each row becomes a node too: quantity"]
     );
     assert_eq!(
         guessed.mapping.lines(),
@@ -215,6 +226,68 @@ fn columns_that_name_rows_are_known_in_several_languages() {
         let report = imported(dir.path(), &home);
         let kb = Kb::open(&report.base.kb_dir()).unwrap();
         assert_eq!(kb.name(0), "Printer jams", "{column}");
+    }
+}
+
+#[test]
+fn a_column_called_after_its_table_names_the_rows() {
+    for (file, columns, rows, name) in [
+        ("Bands.csv", "Band ID,Band,Label", ["B1,Moss,Red", "B2,Fern,Red"], Some("Band")),
+        ("breeds.csv", "breed_id,species,breed", ["1,Dog,Boxer", "2,Dog,Collie"], Some("breed")),
+        ("invoices.csv", "id,invoice_number,paid", ["1,R1,yes", "2,R2,no"], Some("invoice_number")),
+        ("makers.csv", "id,company,country", ["1,Acme,UK", "2,Brown,UK"], Some("company")),
+        ("wines.csv", "id,Wine,Note", ["1,Red hill,a b", "2,White hill,c d"], Some("Wine")),
+        ("cellar.csv", "id,place,bottle", ["1,a b,Red hill", "2,c d,Old hill"], Some("bottle")),
+        // Companies that several rows share, numbers and addresses do not name rows.
+        ("orders.csv", "id,company,order", ["1,Acme,7", "2,Acme,8"], None),
+        ("sites.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], None),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &[(file, &format!("{columns}\n{}\n", rows.join("\n")))]);
+        let names = &guess_of(dir.path()).unwrap().mapping.nodes[0].name;
+        assert_eq!(names.first().map(String::as_str), name, "{file}");
+    }
+}
+
+#[test]
+fn nouns_for_people_link_to_people() {
+    let dir = tempfile::tempdir().unwrap();
+    let staff: String = (1..6).map(|n| format!("{n},Ada,King {n},{}\n", n / 2 + 1)).collect();
+    let sizes: String = (1..6).map(|n| format!("{n},{}\n", n * 7)).collect();
+    let visits: String = (1..9).map(|n| format!("{n},{}\n", n % 5 + 1)).collect();
+    write(
+        dir.path(),
+        &[
+            ("personnel.csv", &format!("id,first_name,last_name,manager_id\n{staff}")),
+            ("sizes.csv", &format!("id,litres\n{sizes}")),
+            ("visits.csv", &format!("id,nurse_id\n{visits}")),
+        ],
+    );
+    let mapping = guess_of(dir.path()).unwrap().mapping;
+    let link = |at: usize| &mapping.nodes[at].relations[0];
+    assert_eq!([&*link(0).to, &*link(2).to], ["personnel", "personnel"]);
+}
+
+#[test]
+fn rows_without_names_that_belong_to_others_are_no_candidates_if_labels_agree() {
+    for (answers, candidates) in [
+        (Some("[f1]"), vec!["film", "user"]),
+        (Some("[r1]"), vec!["film", "review", "user"]),
+        (None, vec!["film", "review", "user"]),
+    ] {
+        let (dir, home) = home();
+        let files = [
+            ("films.csv", "id,title\nf1,Moss\nf2,Fern\n"),
+            ("users.csv", "id,name\nu1,Ada\n"),
+            ("reviews.csv", "id,film_id,user_id,text\nr1,f1,u1,too long\nr2,f2,u1,quiet\n"),
+        ];
+        write(dir.path(), &files);
+        if let Some(answers) = answers {
+            write(dir.path(), &[("qa.csv", &format!("id,query,answer_ids\n1,long,{answers}\n"))]);
+        }
+        let kb = Kb::open(&imported(dir.path(), &home).base.kb_dir()).unwrap();
+        let types = kb.candidate_types().iter().map(|kind| kb.type_name(*kind));
+        assert_eq!(types.collect::<Vec<_>>(), candidates, "{answers:?}");
     }
 }
 
@@ -316,7 +389,7 @@ fn a_mapping_that_does_not_fit_is_told_with_its_lines() {
     let text = error.to_string();
     for words in [
         "mapping.toml:1: products.csv has no column \"skuu\"; its columns are: sku, title",
-        "mapping.toml:1: no table makes nodes of type \"brnd\"; the types are: brand, product",
+        "mapping.toml:1: no table has nodes of type \"brnd\"; the types are: brand, product",
         "mapping.toml:7: cannot read \"../brands.csv\": it is not below",
         "mapping.toml:11: cannot read \"no.csv\": no such file",
     ] {
@@ -433,8 +506,8 @@ fn numbers_that_several_tables_have_as_ids_link_to_the_smallest_and_this_is_note
     let guess = guess_of(dir.path()).unwrap();
     let told = guess.mapping.lines();
     assert!(told[2].ends_with("depot_id -has_depot-> station"), "{}", told[2]);
-    let note = "trains.csv: depot_id may hold ids of station, run; it is taken as station; to \
-        correct this, edit the mapping";
+    let note = "trains.csv: depot_id may hold ids of station, run; station was chosen; edit the \
+        mapping to change this";
     assert!(guess.notes.iter().any(|line| line == note), "{:?}", guess.notes);
     // Numbers up to the table's own size are its own ids: a parent, say.
     let own = trains.replace(",6\n", ",1\n").replace("depot", "follower");
@@ -795,7 +868,7 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
     for (text, why) in [
         ("a,a\n1,2\n", "alone.csv:1: two columns are called \"a\""),
         ("id,\"name\nS1,Mug\n", "alone.csv:1: a quote that opens in this row is never closed"),
-        ("id,name\n", "no table has a row"),
+        ("id,name\n", "no table has rows"),
     ] {
         fs::write(&alone, text).unwrap();
         let error = guess_of(&alone).unwrap_err().to_string();

@@ -10,8 +10,8 @@ use crate::table::ColumnError;
 pub const MAX_BYTES: usize = 96 << 20;
 /// Maximum processor time for building a table: following its metapaths, and copying it.
 pub const MAX_TIME: Duration = Duration::from_secs(4);
-/// Number of steps between two readings of the clock. A step takes a few microseconds, rarely some
-/// hundredths of a second, when many edges are followed from one node.
+/// Number of steps between two readings of the clock. A step usually takes a few microseconds, but
+/// some hundredths of a second if a node has very many edges.
 const AT_ONCE: usize = 8;
 
 /// Remaining memory and time for the table of one question. Used by one thread only.

@@ -41,7 +41,10 @@ const LISTS: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
     /// The columns of the table are too large together.
-    #[error("with {0} the table exceeds {most} MB; ask about fewer rows", most = MAX_BYTES >> 20)]
+    #[error(
+        "{0} makes the table larger than {most} MiB; ask about fewer rows",
+        most = MAX_BYTES >> 20
+    )]
     Memory(String),
     /// Building the table took too long.
     #[error(
@@ -50,11 +53,12 @@ pub enum ColumnError {
     )]
     Time(String),
     /// A metapath leads from one node to too many names for a cell.
-    #[error("{0} gives more than {MAX_VALUES} names for one row; ask how many there are")]
+    #[error("{0} leads to more than {MAX_VALUES} names in one row; ask for their number")]
     Cell(String),
     /// A cell would hold several values that cannot be joined, because they are not categories.
     #[error(
-        "{0} has several values per row and cannot be a column; ask about the type that has the field itself"
+        "{0} has several values per row, so it cannot be a column; ask about the type that has the \
+         field"
     )]
     Several(String),
 }
@@ -142,8 +146,20 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
 }
 
 /// Words in the names of fields that mark their whole numbers as years.
-const YEAR_NAMES: [&str; 9] =
-    ["born", "died", "birth", "death", "built", "founded", "established", "published", "released"];
+const YEAR_NAMES: [&str; 12] = [
+    "born",
+    "died",
+    "birth",
+    "death",
+    "built",
+    "formed",
+    "founded",
+    "established",
+    "opened",
+    "since",
+    "published",
+    "released",
+];
 
 /// Returns the kind of values of a field, judged by its name and some texts, and the unit of most
 /// of its numbers. Numbers of which some are 1 and all others 0 mean yes and no, so they are
@@ -151,7 +167,13 @@ const YEAR_NAMES: [&str; 9] =
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
     let enough = |n: usize| !filled.is_empty() && n as f64 >= FITS * filled.len() as f64;
-    let numbers: Vec<_> = filled.iter().filter_map(|text| quantity(text)).collect();
+    // Codes and phone numbers such as `0117 939249` are not numbers.
+    let is_code = |text: &&&str| {
+        let behind = text.strip_prefix('0').unwrap_or_default();
+        behind.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let plain = filled.iter().filter(|text| !is_code(text));
+    let numbers: Vec<_> = plain.filter_map(|text| quantity(text)).collect();
     if enough(numbers.len()) {
         let mut units: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         for number in &numbers {
@@ -339,7 +361,7 @@ pub fn read_named(
     budget: &Budget,
 ) -> Result<Column, ColumnError> {
     let spec = ColumnSpec::Names(steps.to_vec());
-    let source = format!("{}, only the named ones", spec.source(kb, kind));
+    let source = format!("{}, restricted to the named nodes", spec.source(kb, kind));
     budget.take(nodes.len() * size_of::<Cell>(), &source)?;
     let mut of_row: BTreeMap<usize, Vec<NamedValue>> = BTreeMap::new();
     for &other in named {

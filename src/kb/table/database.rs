@@ -54,7 +54,7 @@ const MAX_CELL: usize = 1 << 15;
 const MAX_SQL: usize = 20_000;
 /// Maximum depth of nested expressions in a statement.
 const MAX_DEPTH: i32 = 100;
-/// Maximum number of `SELECT`s that a compound statement joins, such as by `UNION`.
+/// Maximum number of `SELECT`s in a compound statement, joined for example by `UNION`.
 const MAX_COMPOUND: i32 = 20;
 pub(super) const MAX_PATTERN: i32 = 200;
 /// Maximum number of instructions of SQLite's virtual machine in one compiled statement.
@@ -93,7 +93,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// The text of the statement is too long; holds its size in bytes.
-    #[error("the statement has {0} bytes, more than {MAX_SQL}")]
+    #[error("the statement has {0} bytes; the limit is {MAX_SQL}")]
     TooLong(usize),
     /// The statement is refused because it would do more than read the loaded tables, or has a form
     /// that is not allowed; holds the reason.
@@ -117,7 +117,7 @@ pub enum SqlError {
     #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
     TooMuchMemory(u64),
     /// A function keeps too many numbers; holds the name of the function.
-    #[error("{0} keeps more than {MAX_NUMBERS} numbers; group or limit the rows")]
+    #[error("{0} needs more than {MAX_NUMBERS} numbers in memory; group or limit the rows")]
     TooManyNumbers(&'static str),
     /// Copying the tables took too long.
     #[error(transparent)]
@@ -191,10 +191,7 @@ impl Database {
         opened().map_err(|error| match error {
             Stopped::Limit(error) => error,
             Stopped::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                SqlError::Load(format!(
-                    "they take more than {} MiB; ask about fewer rows",
-                    MAX_PAGES >> 8
-                ))
+                SqlError::Load(format!("they exceed {} MiB; ask about fewer rows", MAX_PAGES >> 8))
             }
             Stopped::Sqlite(error) => SqlError::Load(error.to_string()),
         })
@@ -356,7 +353,7 @@ fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
             Some(_) => {}
             None if matches!(c, '\'' | '"' | '`') => quote = Some(c),
             None if c == '[' => quote = Some(']'),
-            None if c == ';' => return refused("it is more than one statement"),
+            None if c == ';' => return refused("it contains more than one statement"),
             None if c == '\0' => return refused("it has a zero byte"),
             None if (before, c) == ('-', '-') || (before, c) == ('/', '*') => {
                 return refused("it has a comment");

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::value::date;
 
-/// Names of the months in small letters, January first.
+/// Names of the months in lower case, January first.
 pub const MONTHS: [&str; 12] = [
     "january",
     "february",

@@ -394,7 +394,7 @@ fn numbers_that_functions_keep_are_bounded_per_statement() {
     }
     assert_eq!(
         SqlError::TooManyNumbers("corr").to_string(),
-        "corr keeps more than 2000000 numbers; group or limit the rows"
+        "corr needs more than 2000000 numbers in memory; group or limit the rows"
     );
     // Numbers of one statement do not count for the next, nor those of a group for the next group.
     for _ in 0..3 {
@@ -477,7 +477,7 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
     let count = of_topic(ColumnSpec::Count(steps.clone())).unwrap();
     assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
     let names = of_topic(ColumnSpec::Names(steps)).unwrap_err();
-    assert!(names.to_string().contains("ask how many there are"), "{names}");
+    assert!(names.to_string().contains("ask for their number"), "{names}");
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn a_table_that_takes_too_much_is_refused() {
     let error = budget.take(1, "topic -> paper").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "with topic -> paper the table exceeds 96 MB; ask about fewer rows"
+        "topic -> paper makes the table larger than 96 MiB; ask about fewer rows"
     );
     let began = Instant::now();
     let error = loop {

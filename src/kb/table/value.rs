@@ -134,6 +134,7 @@ fn plain_number(digits: &str) -> Option<f64> {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (digits, 0),
     };
+    let has_spaces = mantissa.contains(['\u{a0}', '\u{202f}', ' ']);
     let spaced = mantissa.replace(['\u{a0}', '\u{202f}', ' '], ",");
     let is_grouped = |text: &str, separator: char| {
         let mut parts = text.trim_start_matches(['+', '-']).split(separator);
@@ -144,7 +145,9 @@ fn plain_number(digits: &str) -> Option<f64> {
         (None, _) if spaced.matches('.').count() <= 1 => spaced,
         (None, _) if is_grouped(&spaced, '.') => spaced.replace('.', ""),
         (Some(_), None) if is_grouped(&spaced, ',') => spaced.replace(',', ""),
-        (Some(_), None) if spaced.matches(',').count() == 1 => spaced.replace(',', "."),
+        (Some(_), None) if !has_spaces && spaced.matches(',').count() == 1 => {
+            spaced.replace(',', ".")
+        }
         (Some(comma), Some(point)) if comma < point => {
             let (whole, fraction) = spaced.split_at(point);
             let grouped = is_grouped(whole, ',') && !fraction[1..].contains(',');

@@ -150,7 +150,7 @@ fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
         other => {
             let written = format!("{other:?}");
             let what = written.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
-            Some(format!("it does more than read ({what})"))
+            Some(format!("it does something other than read ({what})"))
         }
     }
 }

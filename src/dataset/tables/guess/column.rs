@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{NAME_NAMES, has_word};
+use super::{MAX_NAME_BYTES, NAME_NAMES, has_word};
 use crate::tables::{
     mapping::JSON_LIST,
     rows::{Row, items},
@@ -216,6 +216,17 @@ impl Column {
         let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
         let is_single = self.has_texts && self.separator().is_none();
         is_single && (is_name || is_long) && self.repeats * 2 < self.filled
+    }
+
+    /// Whether nearly all rows of a table of `rows` rows have different texts in the column.
+    pub(super) fn is_distinct(&self, rows: u64) -> bool {
+        let is_single = self.separator().is_none() && !self.is_date;
+        self.has_texts && is_single && self.values.len() as u64 * 20 > rows * 19
+    }
+
+    /// Whether the column has short texts of several words.
+    pub(super) fn has_short_texts(&self) -> bool {
+        self.has_spaces && self.bytes <= self.filled * MAX_NAME_BYTES
     }
 
     /// Returns the possible readings of the column's cells as ids, as whole cells or as lists: for

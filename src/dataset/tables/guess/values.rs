@@ -47,7 +47,8 @@ pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
         if !told.is_empty() {
             let (place, rows) = (entry.table.label(), entry.rows);
             guess.notes.push(format!(
-                "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values keeps them as texts",
+                "{place}: columns with few values in {rows} rows become nodes: {}; use --no-values \
+                 to keep them as texts",
                 told.join(", ")
             ));
         }

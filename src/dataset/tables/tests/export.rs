@@ -163,7 +163,7 @@ fn wrong_arrays_are_reported_with_their_lines() {
         ("[{\"id\": 1},\n {\"id\": 2}", "a.json:2: the array is not closed"),
         ("[{\"id\": 1},\n {\"id\": 2,}]", "a.json:2: trailing comma"),
         ("[{\"id\": 1},\n 7]", "a.json:2: invalid type: integer `7`"),
-        ("[{\"id\": 1}]\n{\"id\": 2}", "a.json:2: text follows the end of the array"),
+        ("[{\"id\": 1}]\n{\"id\": 2}", "a.json:2: there is text after the end of the array"),
     ] {
         fs::write(data.join("a.json"), text).unwrap();
         let mapping = mapped("a.json");
