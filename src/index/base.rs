@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     Access, EmbedderChoice, FieldsQuery, IndexError, Part, Result,
+    documents::Documents,
     embedder::{IndexEmbedder, open_own},
     entities::EntityIndex,
     language::languages,
@@ -113,6 +114,12 @@ impl IndexedBase {
             query: OnceLock::new(),
             kb,
         })
+    }
+
+    /// Returns the document of a node as word search reads it: its text and the texts of rows without
+    /// a name that belong to it, such as reviews. Empty if the node does not exist.
+    pub fn document(&self, node: NodeId) -> Cow<'_, str> {
+        self.derived(|base| Documents::new(&base.kb)).of(&self.kb, node)
     }
 
     /// Returns the value that `derive` computes from this base, one per type `T`; computed at first

@@ -135,7 +135,7 @@ pub(super) fn names_of_neighbors(
 }
 
 /// Whether the name of a node consists of its type and a number.
-fn is_numbered(kb: &Kb, node: NodeId) -> bool {
+pub(crate) fn is_numbered(kb: &Kb, node: NodeId) -> bool {
     let rest = kb.name(node).strip_prefix(kb.type_name(kb.node_type(node)));
     let number = rest.and_then(|rest| rest.strip_prefix('-'));
     number.is_some_and(|number| number.parse::<u64>().is_ok())

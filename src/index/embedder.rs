@@ -175,7 +175,7 @@ impl EmbedderChoice {
                 let service = access.service.as_ref();
                 let service = service.ok_or_else(|| EmbedError::NoAccess {
                     embedder: self.to_string(),
-                    what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service without key",
+                    what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service that needs no key",
                 })?;
                 let limits = Limits::default();
                 Some(Box::new(OpenAiEmbedder::open(model, options, service, dim, limits)?))

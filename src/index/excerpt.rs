@@ -14,7 +14,7 @@ const CHUNK_CHARS: usize = 400;
 /// Shortens the document of a node to about `max_chars` characters, as [`relevant`] does. The
 /// document does not include the node's relations.
 pub fn text_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
-    relevant(base, base.kb.text(node), wanted, max_chars)
+    relevant(base, &base.document(node), wanted, max_chars)
 }
 
 /// Shortens a text to about `max_chars` characters. A longer text is cut to its start and the

@@ -273,10 +273,7 @@ mod tests {
         assert_eq!(names, ["colour", "name", "holds.in", "near.out"]);
         assert_eq!(index.table().kind(0), FieldKind::Detail);
         assert_eq!(index.table().kind(3), FieldKind::Relation);
-        assert_eq!(
-            index.table().describe(),
-            "4 fields, 2 of which hold names of neighbours; 626 texts"
-        );
+        assert_eq!(index.table().describe(), "4 fields (2 with names of neighbours), 626 texts");
         let near = kb.relation_id("near").unwrap();
         let joined = |node: NodeId| {
             let names = kb.neighbors(node, near, Direction::Out);

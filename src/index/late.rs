@@ -312,7 +312,7 @@ impl LateIndex {
         let bytes = code_bytes(self.dim, BITS);
         let tokens = self.codes.as_slice().len() / bytes;
         let nodes = self.nodes.as_slice().len();
-        format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
+        format!("{tokens} tokens of {nodes} documents, {bytes} bytes per token")
     }
 
     /// Ranks the nodes in `nodes` that have tokens, by late interaction with `query`

@@ -94,8 +94,8 @@ impl Seal {
     }
 }
 
-/// Adds the digests of all files below `dir`, at most `depth` folders deep, to `files`. Names get
-/// `prefix` in front; hidden entries are skipped.
+/// Adds the digests of all files below `dir`, at most `depth` folders deep, to `files`. Names
+/// begin with `prefix`; hidden entries are skipped.
 fn gather(
     dir: &Path,
     prefix: &str,

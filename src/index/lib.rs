@@ -32,6 +32,7 @@ pub mod bm25;
 mod bm25f;
 mod build;
 pub mod chunks;
+mod documents;
 mod embedder;
 pub mod entities;
 pub mod excerpt;
@@ -87,7 +88,8 @@ pub enum IndexError {
     },
     /// A file of the index is damaged or has a format that this version cannot read.
     #[error(
-        "index {path} is damaged or has another version: {reason}; rebuild it with `agent index --force`"
+        "index {path} is damaged or was built by another version: {reason}; rebuild it with `agent \
+         index --force`"
     )]
     Damaged {
         /// Path of the damaged file or directory.
@@ -143,8 +145,8 @@ pub enum IndexError {
     NoCheckpoint,
     /// The part `colbert` was built with another checkpoint.
     #[error(
-        "the part colbert of {base} was built with another checkpoint than {dir}; build it again with \
-         `agent index {base} --with colbert={dir}`"
+        "part colbert of {base} was not built with checkpoint {dir}; rebuild it with `agent index \
+         {base} --with colbert={dir}`"
     )]
     OtherCheckpoint {
         /// Name of the base.

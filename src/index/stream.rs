@@ -81,7 +81,7 @@ pub(super) fn invalid_data(reason: &str) -> io::Error {
 /// Converts an error of a stream of words that [`read_words`](crate::read_words) analysed
 /// elsewhere.
 pub(super) fn failed(error: io::Error) -> IndexError {
-    IndexError::io(Path::new("words that were read elsewhere"))(error)
+    IndexError::io(Path::new("the words that another process analysed"))(error)
 }
 
 impl Words {

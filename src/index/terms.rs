@@ -520,7 +520,9 @@ mod tests {
         let bytes = given(&texts);
         for length in [0, 7, 40, bytes.len() - 1] {
             let short = created("short").take(&mut &bytes[..length], 5);
-            assert!(short.is_err_and(|error| error.to_string().contains("read elsewhere")));
+            assert!(
+                short.is_err_and(|error| error.to_string().contains("another process analysed"))
+            );
         }
         assert!(created("few").take(&mut bytes.as_slice(), 4).is_err(), "more nodes than expected");
         let mut other = bytes.clone();

@@ -229,7 +229,7 @@ impl VectorIndex {
         }
         let (centre, codes) = (tensor(CENTRE)?, tensor(CODES)?);
         if centre.dtype() != Dtype::F32 || centre.data().len() < dim * size_of::<f32>() {
-            return Err(damaged("the length of its centre does not match its rows".to_owned()));
+            return Err(damaged("its centre does not match its rows".to_owned()));
         }
         let expected = n.div_ceil(BLOCK) * block_bytes(quantized::stride(dim));
         if codes.dtype() != Dtype::U8 || codes.data().len() != expected {

@@ -13,6 +13,7 @@ use std::{
 use crate::{
     IndexError, Result, bm25f,
     build::{Watch, names_of_neighbors},
+    documents::Documents,
     entities,
     language::languages,
     layout::{NAMES, NAMES_TERMS, Record, Staging, TERMS, TEXT, WORDS, WordsRecord},
@@ -50,6 +51,7 @@ pub enum WordSource<'a> {
 struct Builders {
     /// Types whose nodes represent values of a column ([`Kb::value_types`]).
     values: Vec<TypeId>,
+    documents: Documents,
     text: TextIndexBuilder,
     terms: TermIndexBuilder,
     names_terms: TermIndexBuilder,
@@ -117,6 +119,7 @@ impl Builders {
     fn create(kb: &Kb, languages: Languages, dir: &Path) -> Result<Self> {
         Ok(Self {
             values: kb.value_types(),
+            documents: Documents::new(kb),
             text: TextIndexBuilder::create(&dir.join(TEXT), kb.field_names().len(), languages),
             terms: TermIndexBuilder::create(&dir.join(TERMS), languages)?,
             names_terms: TermIndexBuilder::create(&dir.join(NAMES_TERMS), languages)?,
@@ -130,8 +133,9 @@ impl Builders {
         }
         watch.check_stop()?;
         let names = neighbor_names(kb, node, &self.values);
-        self.text.add(node, kb.text(node), &names, kb.fields(node));
-        self.terms.add(kb.text(node))?;
+        let document = self.documents.of(kb, node);
+        self.text.add(node, &document, &names, kb.fields(node));
+        self.terms.add(&document)?;
         self.names_terms.add(&names)
     }
 
@@ -168,7 +172,7 @@ impl Builders {
         }
         match self.terms.n_nodes() == kb.n_nodes() as usize {
             true => Ok(()),
-            false => Err(failed(invalid_data("some nodes are missing"))),
+            false => Err(failed(invalid_data("the input ends before the last node"))),
         }
     }
 

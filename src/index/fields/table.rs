@@ -131,9 +131,6 @@ impl FieldTable {
     pub fn describe(&self) -> String {
         let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
         let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());
-        format!(
-            "{n} fields, {relations} of which hold names of neighbours; {} texts",
-            self.n_texts()
-        )
+        format!("{n} fields ({relations} with names of neighbours), {} texts", self.n_texts())
     }
 }

@@ -572,7 +572,7 @@ fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     }
 }
 
-/// As [`add_bounds`], for eight bounds at a time, by the formula of the share instead of the table.
+/// As [`add_bounds`], but adds to eight bounds at a time and computes shares without the table.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {

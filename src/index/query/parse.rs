@@ -102,7 +102,7 @@ impl Parser<'_> {
                 _ => {}
             }
             if depth > MAX_DEPTH {
-                let reason = format!("parentheses are nested more than {MAX_DEPTH} deep");
+                let reason = format!("parentheses are nested deeper than {MAX_DEPTH} levels");
                 return Err(self.wrong(at, reason));
             }
         }
@@ -122,7 +122,7 @@ impl Parser<'_> {
         let (at, message) = first.map_or((0, "the syntax is invalid".to_owned()), |error| {
             (error.pos.min(self.text.len()), error.message)
         });
-        let remedy = "put text with special characters in double quotes, and close quotes and \
+        let remedy = "put text with special characters in double quotes; close all quotes and \
                       brackets";
         self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
     }
@@ -180,7 +180,8 @@ impl Parser<'_> {
                 Ok(Box::new(BooleanQuery::union(any.collect::<Result<_, _>>()?)))
             }
             UserInputLeaf::Exists { field } => {
-                let reason = "field existence is not indexed; search for words in it";
+                let reason = "queries for the existence of a field are not supported; search for \
+                              words in the field";
                 Err(self.wrong_at(field, reason))
             }
             UserInputLeaf::Regex { pattern, .. } => {

@@ -246,11 +246,11 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("title:[1 TO 5]", 1, "no value of \"title\" is a number"),
         ("near:[1 TO 5]", 1, "ranges need a numeric field"),
         ("cap~9", 1, "0 to 2 typos"),
-        ("title:*", 1, "field existence is not indexed"),
+        ("title:*", 1, "existence of a field are not supported"),
         ("/ca.*/", 2, "regular expressions are not supported"),
         ("title:!!", 7, "contains no word"),
-        ("(steel", 7, "close quotes and brackets"),
-        ("\"steel bottle", 14, "close quotes and brackets"),
+        ("(steel", 7, "close all quotes and brackets"),
+        ("\"steel bottle", 14, "close all quotes and brackets"),
     ] {
         match world.index.search(&world.kb, query, &[], 5) {
             Err(QueryError::Wrong { at: found, reason }) => {
@@ -262,7 +262,7 @@ fn wrong_queries_say_where_and_what_to_do() {
     }
     let deep = format!("{}steel{}", "(".repeat(17), ")".repeat(17));
     let long = "steel ".repeat(1_000);
-    for (query, told) in [(deep, "nested more than 16 deep"), (long, "more than 4096")] {
+    for (query, told) in [(deep, "nested deeper than 16 levels"), (long, "more than 4096")] {
         let error = world.index.search(&world.kb, &query, &[], 5).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }
