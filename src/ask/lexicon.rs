@@ -50,7 +50,7 @@ impl Function {
         self.names()[0]
     }
 
-    /// Returns the name of the function in the label of a column.
+    /// Returns the function's name as written in labels of columns.
     pub(crate) fn label(self) -> &'static str {
         self.names()[1]
     }
@@ -195,7 +195,7 @@ impl Cue {
     }
 }
 
-const PRICE: &[&str] = &["price", "cost"];
+pub(crate) const PRICE: &[&str] = &["price", "cost"];
 pub(crate) const TIME: &[&str] = &["year", "date"];
 /// Names of fields whose highest value is the best.
 pub(crate) const RATING: &[&str] = &["rating", "score", "stars"];
@@ -359,7 +359,7 @@ pub(crate) fn is_cue(word: &str) -> bool {
 const FILLERS: &str = "\
     appear apiece cause causes deal deals keep keeps kept attract attracts came employ employs \
     issue issued publish published publishes release released sell selling sells use used uses \
-    work worked works appeared appears left located offer offers remaining shared shows written \
+    work worked works appeared appears left located offer offered offers remaining shared shows written \
     wrote according across actually all along amid among amongst base based been being belong \
     belonging belongs between both calculate called carried carries carry carrying case change \
     changed changes check collected collection coming comes come compute considered contain \
@@ -375,11 +375,19 @@ const FILLERS: &str = "\
     within year years yet yield";
 
 /// Words in field names, with their synonyms.
-const SYNONYMS: [(&[&str], &[&str]); 4] = [
+const SYNONYMS: [(&[&str], &[&str]); 12] = [
     (PRICE, &["charge", "charges", "charged", "cost", "costs", "priced", "pricing", "expensive"]),
     (RATING, &["rated", "stars"]),
     (CITED, &["cited"]),
     (&["birth", "birthday", "birthdate"], &["born"]),
+    (&["born"], &["birth"]),
+    (&["phone", "telephone"], &["telephone", "phone", "tel", "mobile"]),
+    (&["mail", "email"], &["mail", "email"]),
+    (&["homepage", "website", "url", "web"], &["homepage", "website", "webpage", "url", "site"]),
+    (&["title", "position", "job"], &["job", "position"]),
+    (&["biography"], &["bio"]),
+    (&["grade", "mark"], &["mark", "marks"]),
+    (&["salary", "wage"], &["wage", "wages", "pay", "paid"]),
 ];
 
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for
@@ -388,15 +396,14 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(_, own)| own.contains(&word)).map_or(&[], |(names, _)| names)
 }
 
-/// Whether a folded word, such as `expensive`, refers to a field and states a degree of the field's
-/// value.
+/// Whether a folded word, such as `expensive`, names a degree of a field's value.
 pub(crate) fn is_degree(word: &str) -> bool {
     word == "expensive"
 }
 
 /// Endings of adjectives that are derived from nouns: `pricey`, `costly`, `colorful`.
 const ADJECTIVE_ENDINGS: [&str; 7] = ["y", "ly", "ful", "less", "ish", "able", "ous"];
-/// Nouns whose adjectives in `ly` state no degree: `yearly`.
+/// Nouns whose adjectives in `ly` do not express a degree: `yearly`.
 const PERIODS: [&str; 5] = ["year", "quarter", "month", "week", "hour"];
 
 /// Whether a folded word is an adjective derived from a noun, such as `pricey` from `price`.
@@ -453,26 +460,13 @@ pub(crate) fn is_anything(word: &str) -> bool {
     ANYTHING.contains(&word)
 }
 
-/// Words in the names of types whose nodes are people, so that `who` can refer to them.
-const PEOPLE: &str = "\
-    author person people user customer employee director actor artist member student scientist \
-    researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
-    nurse doctor vet guest passenger resident pupil worker volunteer client subscriber critic crew \
-    lecturer professor instructor tutor trainer coach mechanic technician engineer manager clerk \
-    cook pilot lawyer";
-
-/// Whether a word in the name of a type indicates that its nodes are people.
-pub(crate) fn is_person(word: &str) -> bool {
-    PEOPLE.split(' ').any(|own| own == word)
-}
-
-/// Words in names of fields that say when something began, so that the field tells its age.
+/// Words in field names that indicate when something began, so that its age is known.
 const BEGINNINGS: &str = "\
     year date time born birth built created made opened founded established published released \
     issued launched introduced started start begin began joined hired added registered submitted \
     reported received ordered posted sent";
 
-/// Whether a word in the name of a field indicates that it says when something began.
+/// Whether a word in a field's name indicates that the field holds the time when something began.
 pub(crate) fn is_beginning(word: &str) -> bool {
     BEGINNINGS.split(' ').any(|own| own == word)
 }

@@ -155,7 +155,7 @@ pub struct AskReading {
     pub path: Vec<String>,
 }
 
-/// Fails because something that the answer needs is missing: [`AskError::Missing`].
+/// Returns the error that something the answer needs is missing: [`AskError::Missing`].
 fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
     Err(AskError::Missing(what.into()))
 }
@@ -213,7 +213,7 @@ impl AskError {
     }
 }
 
-/// For which questions a language model writes the plans.
+/// The questions for which a language model writes the plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helps {
     /// For questions that the rules cannot read ([`AskError::is_unread`]).

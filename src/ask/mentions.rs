@@ -11,12 +11,12 @@ use std::{borrow::Cow, cmp::Reverse, ops::Range};
 use self::{settle::settle, tokens::tokens};
 use crate::{
     lexicon::{
-        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler, is_person,
+        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
         number_word, same_sort, synonyms,
     },
     schema::{FieldValue, Schema, Words, types_of, words_of},
 };
-use agent_ground::words::{fold, is_question_word, is_stop_word, name_words, nearest};
+use agent_ground::words::{fold, is_person, is_question_word, is_stop_word, name_words, nearest};
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, TypeId,
     table::{
@@ -36,7 +36,7 @@ const MAX_PHRASE: usize = 8;
 const MAX_PARTIAL: usize = 4;
 /// Words before a relation's noun that indicate that its links are counted: `a target`.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
-/// Words after a type or a relation that mean the number of its nodes or links: `paper counts`.
+/// Words after a type or a relation that refer to the number of its nodes or links: `paper counts`.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
 /// Words after which a number word such as `one` is a number: `exactly one`.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
@@ -44,7 +44,7 @@ const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
 /// Words after which an adjective asks for the value of a field: `how expensive`.
 const BEFORE_DEGREES: [&str; 7] = ["how", "as", "equally", "most", "least", "more", "less"];
-/// First words of a question that are only polite.
+/// Polite phrases at the start of a question; they have no meaning of their own.
 const POLITE: [&str; 8] = [
     "could you",
     "can you",
@@ -58,7 +58,7 @@ const POLITE: [&str; 8] = [
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
-/// Words that say nothing before `in`.
+/// Words without meaning of their own before `in`: `live in London`.
 const LIVE: [&str; 5] = ["live", "lives", "lived", "living", "situated"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
@@ -200,8 +200,8 @@ pub(crate) fn correction(schema: &Schema, word: &str) -> Option<String> {
     nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
 }
 
-/// Spells out `whats` and a `%` without a number, and drops first words that are only polite:
-/// `could you tell me what % of papers` becomes `what percent of papers`.
+/// Spells out `whats` and a `%` without a number, and drops polite phrases at the start: `could you
+/// tell me what % of papers` becomes `what percent of papers`.
 pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
     let mut rest = question.trim_start();
     let without = |text: &'_ str, polite: &str| -> Option<usize> {
@@ -306,22 +306,22 @@ fn find_rare_values(schema: &Schema, all: &mut [Mention]) {
     }
 }
 
-/// Returns the number of words in a name if the tokens begin with these words; the last one may
-/// have a plural `s`, and a noun for people or things may lack the name's. `None` otherwise.
+/// Returns the number of words in a name if the tokens begin with it, otherwise `None`. The last
+/// token may have an extra plural `s`; a noun for people or things may also lack the name's `s`.
 fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let (last, begin) = name.split_last()?;
     let said = tokens.get(..name.len())?;
     let (end, start) = said.split_last()?;
     let same = start.iter().zip(begin).all(|(token, word)| token.word == *word);
     let is_plural = |one: &str, other: &str| one.strip_suffix('s') == Some(other);
-    // `author` for `authors`, but `write` is a verb, and no noun for `writes`.
+    // `author` matches `authors`, but `write` does not match `writes`, because it is a verb.
     let is_noun = || is_person(&end.word) || same_sort(&end.word).next().is_some();
     let plural = is_plural(&end.word, last) || is_plural(last, &end.word) && is_noun();
     (same && (end.word == *last || plural)).then_some(name.len())
 }
 
-/// Returns the number of tokens that say that a field is not 0 (`in stock`) or is 0 (`out of stock`),
-/// for a field such as `units_in_stock`; `None` if they say neither.
+/// Returns the number of tokens that state that a field such as `units_in_stock` is not 0 (`in
+/// stock`) or is 0 (`out of stock`); `None` if they state neither.
 fn in_stock(tokens: &[Token], field: &Words) -> Option<usize> {
     let said: Vec<&str> = tokens.iter().take(3).map(|token| token.word.as_str()).collect();
     let (n, pair) = match *said {
@@ -366,7 +366,7 @@ impl Reader<'_> {
                 found.push((at, Thing { text, nodes, values: Vec::new() }));
             }
         }
-        for (at, thing) in self.in_small_letters() {
+        for (at, thing) in self.in_small_letters().into_iter().chain(self.keys()) {
             if !found.iter().any(|(other, _)| other.contains(&at.start)) {
                 found.push((at, thing));
             }
@@ -408,8 +408,8 @@ impl Reader<'_> {
         self.schema.types.iter().chain(&self.schema.fields).any(is_around)
     }
 
-    /// Whether tokens begin with the given words or other forms of them. `contain` is a verb, and no
-    /// form of `container`.
+    /// Whether tokens begin with the given words or other forms of them. A verb such as `contain`
+    /// is not a form of `container`.
     fn begins_with(&self, tokens: &[Token], words: &[String]) -> bool {
         let is_verb_of = |token: &Token, word: &str| {
             let ending = word.strip_prefix(&*token.word).filter(|_| is_filler(&token.word));
@@ -426,23 +426,49 @@ impl Reader<'_> {
     /// Leaves out types whose names are symbols, such as genes. Also finds capitalised names that
     /// would otherwise be fillers, such as Go.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
-        let mut found = Vec::new();
+        let (mut found, values) = (Vec::new(), self.kb.value_types());
         for (at, token) in self.tokens.iter().enumerate() {
             let span = at..at + 1;
             let is_word = match token.marked {
                 true => is_filler(&token.word),
                 false => token.word.chars().count() > 2,
             } && token.number.is_none();
-            if !is_word || !self.is_apart(&span) || self.is_common(&span) {
+            let is_apart = self.is_apart(&span);
+            let whole = [token.word.clone()];
+            if !(is_word && (is_apart || self.is_whole(&span, &whole))) || self.is_common(&span) {
                 continue;
             }
             let text = self.written(&span);
             let mut nodes = self.schema.nodes_named(&token.word);
-            nodes.retain(|&node| token.marked || !self.schema.has_symbols(self.kb.node_type(node)));
+            nodes.retain(|&node| {
+                let kind = self.kb.node_type(node);
+                (is_apart || values.contains(&kind))
+                    && (token.marked || !self.schema.has_symbols(kind))
+            });
             let nodes = self.called(&text, nodes);
             if !nodes.is_empty() {
                 found.push((span, Thing { text, nodes, values: Vec::new() }));
             }
+        }
+        found
+    }
+
+    /// Finds the ids of nodes that have letters and digits, such as `GEO-401`.
+    fn keys(&self) -> Vec<(Range<usize>, Thing)> {
+        let (mut found, mut start) = (Vec::new(), 0);
+        for word in self.text.split(' ') {
+            let key = word.trim_matches(|c: char| !c.is_alphanumeric());
+            let is_key = key.contains(char::is_alphabetic) && key.contains(char::is_numeric);
+            let mut nodes = if is_key { self.kb.nodes_of_key(key) } else { Vec::new() };
+            if is_key && nodes.is_empty() {
+                nodes = self.kb.nodes_of_key(&key.to_uppercase());
+            }
+            let at = self.between(start, start + word.len());
+            if !nodes.is_empty() && !at.is_empty() {
+                let text = key.to_owned();
+                found.push((at, Thing { text, nodes, values: Vec::new() }));
+            }
+            start += word.len() + 1;
         }
         found
     }
@@ -503,6 +529,19 @@ impl Reader<'_> {
         !number && own.iter().any(|token| token.marked && token.number.is_none() || !plain(token))
     }
 
+    /// Whether the tokens in a range are exactly the words of a value, and no name of the schema or
+    /// phrase has one of them: the value `refunded` beside a field `refundable`.
+    fn is_whole(&self, at: &Range<usize>, words: &[String]) -> bool {
+        let own = &self.tokens[at.clone()];
+        let is_in_schema = |word: &str| {
+            let mut words = self.schema.names().flat_map(|name| &name.words);
+            words.any(|own| own.trim_end_matches('s') == word.trim_end_matches('s'))
+        };
+        let is_known = |word: &str| is_cue(word) || is_filler(word) || is_in_schema(word);
+        own.iter().map(|token| &token.word).eq(words)
+            && !own.iter().any(|token| is_known(&token.word))
+    }
+
     /// Finds the known field values in the question, with their token ranges.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
@@ -517,6 +556,7 @@ impl Reader<'_> {
                 let is_name = || {
                     quotations.contains(&at)
                         || self.is_apart(&at)
+                        || self.is_whole(&at, words)
                         || self.is_beside(&at, self.schema.field(value.field))
                 };
                 if same && is_name() {
@@ -564,7 +604,9 @@ impl Reader<'_> {
             return Some((at + 1, What::Number(*number, unit.clone())));
         }
         let names = |name: &Words| {
-            let words = Some(name.words.len()).filter(|n| *n > 0);
+            // Types called `from` and `to` are not meant by these words.
+            let is_name = |words: &[String]| !matches!(words, [word] if is_stop_word(word));
+            let words = Some(name.words.len()).filter(|n| *n > 0 && is_name(&name.words));
             let words = words.filter(|_| self.begins_with(own, &name.words));
             words.or_else(|| (token.word == name.joined).then_some(1))
         };
@@ -599,13 +641,13 @@ impl Reader<'_> {
                     matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
                 })
             };
-            // With a field `amount`, `the total amount of transactions` is its sum.
+            // If there is a field `amount`, `the total amount of transactions` asks for its sum.
             let is_field = *phrase == "amount of" && has_amount;
             let is_said = said.eq(phrase.split(' ')) && !goes_on() && !is_field;
             is_said.then_some((n, What::Cue(*cue)))
         });
         let all = types.chain(fields).chain(links).chain(phrases);
-        // `since 2022` is a bound, also if a field is called `since`.
+        // `since 2022` is a bound, even if a field is called `since`.
         let bounds = |n: usize, what: &What| {
             let behind = at + n;
             matches!(what, What::Cue(Cue::Bound(_, true)))
@@ -660,7 +702,7 @@ impl Reader<'_> {
             {
                 fields.retain(is_exact_field);
             }
-            // `shipped` is the date of that name, and no city or company to which one ships.
+            // `shipped` means the date of that name, not a city or company that is shipped to.
             let has_word = |name: &Words| name.words.contains(&token.word);
             let has_own = |(field, _): &(FieldId, f32)| has_word(self.schema.field(*field));
             let is_worded = said.len() == 1
@@ -696,7 +738,7 @@ impl Reader<'_> {
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
-        // `causes` means the relation of that name and is not taken as a form of `causal agent`.
+        // `causes` means the relation of that name, not a form of `causal agent`.
         let links = self.schema.relations.iter().any(is_exact);
         let of_type = of_type.filter(|(_, kind)| !links || is_exact(kind));
         let others: Vec<&str> = same_sort(&token.word).collect();
@@ -716,8 +758,8 @@ impl Reader<'_> {
     }
 
     /// Whether a token is an adjective that states a degree of one of `fields`, such as `pricey` or
-    /// `expensive` for `price`. The base does not say which values have this degree. False if the
-    /// question asks for the degree, as `how expensive` does.
+    /// `expensive` for `price`. The base does not define which values have this degree. False if
+    /// the question asks for the degree, as `how expensive` does.
     fn states_degree(&self, at: usize, fields: &[(FieldId, f32)]) -> bool {
         let said = word(self.tokens, at);
         let before = at.checked_sub(1).map_or("", |before| word(self.tokens, before));
@@ -754,8 +796,8 @@ impl Reader<'_> {
                 && !self.schema.nodes_named(&token.word).is_empty()
     }
 
-    /// Returns the meaning of a token that nothing else explains: a number, a filler or an unknown
-    /// word.
+    /// Returns the meaning of a token that belongs to no other mention: a number, a filler or an
+    /// unknown word.
     fn left(&self, at: usize) -> What {
         let token = &self.tokens[at];
         let before = at.checked_sub(1).map(|before| word(self.tokens, before));

@@ -183,7 +183,7 @@ impl<'a> Model<'a> {
             plan.assumed.push("the language model wrote the plan".to_owned());
             Ok(plan)
         };
-        // One wrong plan rejects the reply, so that the model corrects it.
+        // One wrong plan makes the reply unusable, so that the model corrects all plans.
         let plans: Vec<Plan> =
             plans.iter().take(MAX_PLANS).map(read).collect::<Result<_, AskError>>()?;
         let plans = plans.into_iter().map(Ok).collect();

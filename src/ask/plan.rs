@@ -224,7 +224,9 @@ impl Operation {
             Self::Groups { group, measure, .. } => {
                 measure.column().into_iter().chain([*group]).collect()
             }
-            Self::First { column, .. } | Self::Normal(column) => vec![*column],
+            Self::First { column, .. } | Self::Normal(column) | Self::Values(column) => {
+                vec![*column]
+            }
             Self::Correlate { one, other, .. }
             | Self::Spread(one, other)
             | Self::Relate(one, other) => vec![*one, *other],
@@ -338,7 +340,7 @@ pub(crate) enum Operation {
         /// answer is yes or no.
         yes_no: bool,
         /// Whether the question asks by how much the number of the first of two subjects is larger
-        /// (or smaller, as `high` says) than that of the second.
+        /// (smaller if `high` is false) than that of the second.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_how_much: bool,
     },
@@ -373,6 +375,8 @@ pub(crate) enum Operation {
     Relate(usize, usize),
     /// Lists the names of the rows.
     List,
+    /// States the value of the column with this index in each row.
+    Values(usize),
     /// Determines whether there are any rows.
     Exists,
     /// Runs an SQL statement, which may only read the table.

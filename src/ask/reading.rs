@@ -22,6 +22,7 @@ mod supposition;
 #[cfg(test)]
 mod tests;
 mod things;
+mod value;
 
 use std::{
     cmp::Reverse,
@@ -33,7 +34,7 @@ use crate::{
     AskError,
     kind::Kind,
     lexicon::{Bound, Cue, Function, is_frequency},
-    mentions::{COUNTS, Mentions, Thing, What},
+    mentions::{COUNTS, Mention, Mentions, Thing, What},
     missing,
     plan::{Operation, Plan, Test},
     reading::{
@@ -74,6 +75,8 @@ struct Reading<'a> {
     bounded: BTreeSet<usize>,
     /// Mentions that are negated: names, fields, types and relations.
     denied: BTreeSet<usize>,
+    /// The mention of the requested column, which is no condition or group.
+    asked: Option<usize>,
     /// Number of requested results, as in `top 5`; `None` if the question gives no number.
     top: Option<usize>,
     /// Whether the question is read as a request for a list of the rows, or as the question whether
@@ -91,7 +94,7 @@ struct Reading<'a> {
 /// the question is ambiguous, takes the options given by `choices`.
 ///
 /// # Errors
-/// [`AskError`], which says what is missing or not understood.
+/// [`AskError`] if something is missing or not understood.
 pub(crate) fn read(
     schema: &Schema,
     mentions: &Mentions,
@@ -111,7 +114,8 @@ pub(crate) fn read(
     let listed = asks::listed(schema, mentions);
     let asks_who = mentions.word(0) == "who";
     let computes = asks_for_many(mentions) || compares_names(mentions) || counts_each;
-    if !computes && !asks_who && listed.is_none() {
+    let is_thing = |own: &Mention| matches!(own.what, What::Thing(_));
+    if !computes && !asks_who && listed.is_none() && !mentions.all.iter().any(is_thing) {
         return Err(AskError::NoTable);
     }
     let counts = counts(mentions);
@@ -132,6 +136,7 @@ pub(crate) fn read(
         dates: Vec::new(),
         bounded: BTreeSet::new(),
         denied: BTreeSet::new(),
+        asked: None,
         top: None,
         lists: false,
         said: mentions.outside_names().map(|token| token.stem.clone()).collect(),
@@ -157,15 +162,27 @@ pub(crate) fn read(
     reading.refuse_mean_of_one()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
-    let read = match reading.plan_of_any(kinds) {
-        // A number does not answer who it was, or whether something is so.
-        _ if !computes && (asks_who || reading.is_yes_no()) => Err(AskError::NoTable),
-        Ok(Plan { operation: Operation::Compare { .. }, .. }) if may_list => Err(AskError::NoTable),
+    // A number does not answer `who` or a yes-or-no question.
+    let is_number = computes || listed.is_some() && !asks_who && !reading.is_yes_no();
+    let read = match is_number.then(|| reading.plan_of_any(kinds)) {
+        None => Err(AskError::NoTable),
+        Some(Ok(Plan { operation: Operation::Compare { .. }, .. })) if may_list => {
+            Err(AskError::NoTable)
+        }
+        Some(read) => read,
+    };
+    // `X's boss` is whom X reports to, and not who reports to X.
+    let read = match read {
+        Err(error) if asks_who => reading.value().map_err(|_| error),
         read => read,
     };
     let read = match (read, listed) {
         (Err(error), Some((kind, listed))) => reading.list(kind, listed).map_err(|_| error),
         (read, _) => read,
+    };
+    let read = match read {
+        Err(error) if !computes && !asks_who => reading.value().map_err(|_| error),
+        read => read,
     };
     match read {
         Err(AskError::Missing(_)) if may_list => Err(AskError::NoTable),
@@ -225,7 +242,7 @@ impl Reading<'_> {
         successors(self.beside(at, step), |at| self.beside(*at, step)).find(|at| !pass(*at))
     }
 
-    /// Whether a mention is a phrase such as `in` or `equals`, which says that a value is equal.
+    /// Whether a mention is a phrase for equality, such as `in` or `equals`.
     fn is_equal(&self, at: usize) -> bool {
         matches!(self.cue(at), Some(Cue::Bound(Bound::Equal, _)))
     }
@@ -301,7 +318,7 @@ impl Reading<'_> {
             for place in [before, self.beside(at, 1)].into_iter().flatten() {
                 let binds = match self.what(place) {
                     Some(What::Type(kind)) => {
-                        // `institutions in France` does not call an institution France.
+                        // In `institutions in France`, France is not the name of an institution.
                         let is_place = Some(place) == before
                             && self.beside(at, -1) != before
                             && self.is_plural(place, *kind)
@@ -392,9 +409,9 @@ impl Reading<'_> {
         best.map(|sample| sample.field)
     }
 
-    /// Returns the field of the rows that matches a mention best: the largest share of the name.
-    /// `numbers` restricts the fields to numeric ones. Of equal matches, [`choose`](Self::choose)
-    /// selects one.
+    /// Returns the field of the rows that matches a mention best, by the mentioned share of its
+    /// name. `numbers` restricts the fields to numeric ones. Of equal matches,
+    /// [`choose`](Self::choose) selects one.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
             let sample = self.schema.sample(self.rows, *field)?;
@@ -504,7 +521,8 @@ impl Reading<'_> {
         Ok(Test::Number { column, bound, number: number.number / scale, to })
     }
 
-    /// Builds the test that a field of 1 and 0 has the number; `None` for other fields and numbers.
+    /// Builds the test that a field of 1 and 0 equals the number; `None` for other fields and
+    /// numbers.
     fn flag_is(&mut self, number: &NumberUse) -> Option<Test> {
         let Bounded::Mention(at) = number.what else { return None };
         let field = self.field(self.fields_at(at)?, false)?;
@@ -530,10 +548,10 @@ impl Reading<'_> {
         are_shares
     }
 
-    /// Returns the index of the column of a numeric field whose name contains all stems of a
-    /// mention: `number_of_reviews` for `reviews`, if the field `reviews` holds texts. `None` if
-    /// there is no such field.
-    fn number_called(&mut self, at: usize) -> Option<usize> {
+    /// Returns the field of the rows whose name contains all stems of a mention: `number_of_reviews`
+    /// for `reviews`, if the field `reviews` holds texts. `numbers` restricts the fields to numeric
+    /// ones. `None` if there is no such field.
+    fn field_called(&self, at: usize, numbers: bool) -> Option<FieldId> {
         let said = self.mentions.said(at);
         let says = |field: &FieldId| {
             let stems = &self.schema.field(*field).stems;
@@ -543,7 +561,14 @@ impl Reading<'_> {
         // All such fields fit equally, however long their names are.
         let fields: Vec<(FieldId, f32)> =
             samples.map(|sample| sample.field).filter(says).map(|field| (field, 1.0)).collect();
-        Some(self.field_column(self.field(&fields, true)?))
+        self.field(&fields, numbers)
+    }
+
+    /// Returns the index of the column of the number that [`field_called`](Self::field_called)
+    /// finds.
+    fn number_called(&mut self, at: usize) -> Option<usize> {
+        let field = self.field_called(at, true)?;
+        Some(self.field_column(field))
     }
 
     /// Returns the question's folded words that do not belong to names of nodes or values, in
@@ -666,7 +691,7 @@ impl Reading<'_> {
             _ => None,
         };
         let values = plan.filters.iter().flat_map(Test::columns).filter_map(of_value);
-        // That there is any is no number that the condition would change.
+        // A test for existence does not use the number that the condition would change.
         let exists = |at: usize| {
             plan.filters.iter().any(|test| {
                 matches!(test, Test::Number { column, bound: Bound::Above, number: 0.0, .. }

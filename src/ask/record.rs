@@ -46,7 +46,7 @@ struct Result<'a> {
 #[derive(Serialize)]
 struct Table<'a> {
     rows_are: &'a str,
-    /// The columns. `source` says how a cell is found from the node of its row; `empty` is the
+    /// The columns. `source` describes how a cell is found from the node of its row; `empty` is the
     /// number of cells without a value.
     columns: Vec<Json>,
     /// The first rows of the table; rows that satisfy the filters come first.

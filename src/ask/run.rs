@@ -112,7 +112,7 @@ pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
 }
 
 /// Describes the conditions of a plan and the metapaths of its columns in words, one per line.
-/// Without conditions, the first line says that every node of the type is a row.
+/// Without conditions, the first line states that every node of the type is a row.
 pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
@@ -168,8 +168,8 @@ pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>,
     Ok(nodes)
 }
 
-/// Returns the error that no row of a type satisfies the conditions with the names `of`, which are
-/// separated by commas; empty if there are none.
+/// Returns the error that no row of the type `kind` satisfies the conditions. `of` holds the names
+/// of the conditions, separated by commas; empty if there are none.
 fn no_rows(kind: &str, of: &str) -> AskError {
     AskError::Empty(match of {
         "" => format!("there is no {kind} that satisfies the conditions"),
@@ -359,6 +359,7 @@ impl Run<'_> {
             }
             Operation::Relate(one, other) => self.relate(*one, *other),
             Operation::List => self.list(),
+            Operation::Values(column) => self.values(*column),
             Operation::Exists => self.exists(),
             Operation::Sql { statement, answer } => self.by_sql(statement, *answer),
         }
@@ -437,6 +438,53 @@ impl Run<'_> {
         self.result = Rows { columns: ["key", "name"].map(str::to_owned).to_vec(), rows };
         let told = if names.is_empty() { "none".to_owned() } else { listed(&names) };
         let told = format!("{told} ({})", self.rows_in_words(names.len() as f64));
+        Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
+    }
+
+    /// States the value of a column in each row. The answer is the value, or the values of one row;
+    /// if several rows have different values, it is a table.
+    fn values(&mut self, column: usize) -> Answer {
+        let found = self.ask(self.writer.row_values(column))?;
+        self.note_left_out([column])?;
+        if found.rows.len() > MAX_GROUPS {
+            return missing(format!(
+                "{} values exceed the limit of {MAX_GROUPS}; ask how many there are",
+                found.rows.len()
+            ));
+        }
+        let in_row = |row: &Vec<SqlValue>| Some((node_in(row)?, row.get(1)?.clone()));
+        let found: Vec<(NodeId, SqlValue)> = found.rows.iter().filter_map(in_row).collect();
+        let (unit, of) = (self.unit(column), self.name(column));
+        let Some((first, value)) = found.first().cloned() else {
+            return Err(self.no_values(&of));
+        };
+        let row = |(node, value): &(NodeId, SqlValue)| {
+            self.key_and_name(*node).into_iter().chain([value.clone()]).collect()
+        };
+        let columns = ["key", "name", "value"].map(str::to_owned).to_vec();
+        self.result = Rows { columns, rows: found.iter().map(row).collect() };
+        let is_one_row = found.iter().all(|(node, _)| *node == first);
+        let rows = match is_one_row {
+            true => self.kb.name(first).to_owned(),
+            false => {
+                self.rows_in_words(distinct(found.iter().map(|own| own.0).collect()).len() as f64)
+            }
+        };
+        let is_one_value = found.iter().all(|(_, own)| *own == value);
+        if !is_one_row && !is_one_value {
+            let in_words = |(node, own): &(NodeId, SqlValue)| {
+                format!("{}: {}{}", self.kb.name(*node), shown_value(own), spaced(unit.as_deref()))
+            };
+            let all: Vec<String> = found.iter().map(in_words).collect();
+            return Ok((Outcome::Table, format!("{} ({of} of {rows})", listed(&all))));
+        }
+        if let (true, Some(number)) = (is_one_value, value.number()) {
+            let told = format!("{}{} ({of} of {rows})", shown(number), spaced(unit.as_deref()));
+            return Ok((Outcome::Number { value: number, unit }, told));
+        }
+        let n = if is_one_value { 1 } else { found.len() };
+        let names: Vec<String> = found.iter().take(n).map(|(_, own)| shown_value(own)).collect();
+        let told = format!("{} ({of} of {rows})", listed(&names));
         Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
     }
 
@@ -605,7 +653,7 @@ impl Run<'_> {
         let in_unit = unit.as_ref().map_or(String::new(), |unit| format!(" in {unit}"));
         let is_row = |own: &Subject| matches!(&own.test, Test::Is(nodes) if nodes.len() == 1);
         let what = match measure {
-            // A single row has one value, and no mean of values.
+            // A single row has one value, so the value is not called a mean.
             Measure::Of(_, column) if subjects.iter().all(is_row) => self.name(column),
             _ => self.measure_name(measure),
         };
@@ -640,8 +688,8 @@ impl Run<'_> {
         Ok(numbers)
     }
 
-    /// Stores the result of a statistical test; returns the answer `yes` with what was tested and
-    /// the finding.
+    /// Stores the result of a statistical test; returns the answer `yes`, with a sentence that
+    /// names what was tested (`what`) and the finding.
     fn tested(&mut self, tested: TestResult, yes: bool, what: &str, finding: &str) -> Answer {
         let (result, told) = test_in_words(tested);
         (self.statistic, self.result) = (Some(tested), result);

@@ -9,8 +9,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::lexicon::{is_filler, is_person};
-use agent_ground::words::{is_stop_word, name_words};
+use crate::lexicon::is_filler;
+use agent_ground::words::{is_person, is_stop_word, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
@@ -35,7 +35,7 @@ const NAMES_LOOKED_AT: usize = 100;
 /// A step is ignored if the most frequent step from the same type has more than this many times as
 /// many edges.
 const MUCH_RARER: u64 = 10;
-/// Score that a question earns for mentioning a word in a relation's name; a synonym earns 1.
+/// Score of each mentioned word of a relation's name; a mentioned synonym scores 1.
 const OWN_WORD: i32 = 4;
 /// Maximum total score for mentioned synonyms of a relation.
 const MAX_SYNONYMS: i32 = 3;
@@ -77,12 +77,12 @@ impl Words {
         self.stems.iter().any(|own| is_form(own, stem))
     }
 
-    /// Whether a stem is a form of the last word in the name, or of any if the name is of several
-    /// things (`effect or phenotype`): a `cust_type` is a type, and no customer.
+    /// Whether a stem is a form of the last word in the name, or of any word if the name lists
+    /// several things (`effect or phenotype`): a `cust_type` is a type, not a customer.
     pub(crate) fn is_headed_by(&self, stem: &str) -> bool {
         let is_several = self.words.iter().any(|word| word == "or" || word == "and");
         match self.stems.last() {
-            // A contributor is no contribution.
+            // A contributor is not a contribution.
             Some(last) if !is_several => {
                 is_form(last, stem) && !matches!(stem.strip_prefix(&**last), Some("or" | "er"))
             }
@@ -257,7 +257,7 @@ impl Schema {
             let mut values = ByFirstWord::new();
             for kind in types_of(&self.base.kb) {
                 for sample in self.samples(kind) {
-                    // A number in a question is not the value of a field of 1 and 0.
+                    // A number in a question is not taken as a value of a field of 1 and 0.
                     let is_number = |text: &String| quantity(text).is_some();
                     if sample.kind.is_number()
                         || sample.values.len() > MAX_VALUES
@@ -277,8 +277,8 @@ impl Schema {
         })
     }
 
-    /// Returns the values for yes and no of a field of a type, normalised; `None` if the field has
-    /// other values, or none.
+    /// Returns the normalised values that mean yes and no in a field of a type; `None` if the field
+    /// has other values, or none.
     pub(crate) fn truths(&self, kind: TypeId, field: FieldId) -> Option<[&'static str; 2]> {
         let values = &self.sample(kind, field)?.values;
         let has =

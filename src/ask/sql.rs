@@ -281,6 +281,22 @@ impl Writer<'_> {
         format!("SELECT {} FROM t{all}", values.join(", "))
     }
 
+    /// Writes the statement that returns the ids of the rows that satisfy the filters, each with its
+    /// value in a column, or with each of its values; ascending by id and value. Rows without a value
+    /// are left out.
+    pub(crate) fn row_values(&self, at: usize) -> String {
+        let Some(long) = self.long(at) else {
+            let value = self.value(at);
+            let all = self.where_all(&[known(&value)]);
+            return format!("SELECT id, {value} FROM t{all} ORDER BY 1");
+        };
+        let all = self.where_all(&[]);
+        format!(
+            "SELECT id, v_value FROM t JOIN (SELECT id AS v_id, value AS v_value FROM {long}) \
+             ON v_id = id{all} ORDER BY 1, 2"
+        )
+    }
+
     /// Returns the expression for the values of a column that groups rows, and the `JOIN` clause
     /// that the expression needs, or an empty text; `alias` is a prefix for names in the clause.
     fn parting(&self, at: usize, alias: &str) -> (String, String) {

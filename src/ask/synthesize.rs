@@ -28,7 +28,7 @@ use agent_kb::{
 use agent_retrieve::eval::values::is_same_number;
 use agent_synth::{self as synth, SynthError, Watch};
 
-/// Number of consecutive attempts without a new question after which a kind is given up.
+/// Number of consecutive attempts without a new question after which no more of a kind are drawn.
 const ATTEMPTS: usize = 400;
 /// Minimum number of rows or numbers that most questions must be about.
 const MIN_ROWS: usize = 5;
@@ -42,12 +42,12 @@ const COLUMNS: [&str; 9] =
 /// Percentages by which questions assume that numbers rise.
 const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 
-/// A question about many nodes with a known answer.
+/// A question about many nodes, with its correct answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// Kind of the question.
     pub kind: Kind,
-    /// Name of the pattern that the question's wording follows; several questions have the same.
+    /// Name of the wording pattern of the question; several questions share a pattern.
     pub template: String,
     /// Name of the type of the rows, in words.
     pub rows: String,
@@ -139,8 +139,8 @@ impl Questions {
     }
 }
 
-/// A question without its kind and its type of rows: the name of its pattern, its text and its
-/// answer. `None` if the facts that were drawn make no good question.
+/// A question without its kind and its type of rows: the name of its wording pattern, its text and
+/// its answer. `None` if no question can be made of the drawn facts.
 type Draft = Option<(&'static str, String, AnswerValue)>;
 
 fn single(value: impl Into<Cell>) -> AnswerValue {
@@ -262,7 +262,7 @@ impl Maker<'_> {
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
         let first = named.iter().filter(|(_, number)| *number == best);
         let first: Vec<String> = first.map(|(name, _)| (*name).to_owned()).collect();
-        // Sums in another order differ in their last digits.
+        // Sums may differ in their last digits if they are added in another order.
         let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
     }

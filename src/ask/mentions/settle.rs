@@ -1,12 +1,15 @@
 //! Resolves the meaning of ambiguous mentions by the words and mentions around them.
 
 use crate::{
-    lexicon::{Cue, is_anything, is_person},
-    mentions::{ARTICLES, COUNTS, Mention, Token, What, word},
+    lexicon::{Cue, Function, is_anything},
+    mentions::{ARTICLES, COUNTS, Mention, Thing, Token, What, word},
     schema::Schema,
 };
-use agent_kb::TypeId;
+use agent_ground::words::{is_person, is_question_word};
+use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
+/// Maximum number of words between a name and the name that tells which of several nodes is meant.
+const MAX_BETWEEN: usize = 2;
 /// Words for any link between nodes.
 const LINKED: [&str; 4] = ["linked", "connected", "tied", "associated"];
 
@@ -44,11 +47,46 @@ pub(super) fn settle(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     {
         mention.what = What::Cue(Cue::Suppose);
     }
+    narrow_namesakes(schema, tokens, all);
     let around = Around::new(schema, tokens, all);
     for at in 0..all.len() {
         if let Some(what) = around.settled(all, at) {
             all[at].what = what;
         }
+    }
+}
+
+/// Keeps, of several nodes with one name, those that link to the node named after them: the animal
+/// in `Bella of Peter Kern`. The second name and the
+/// words between then have no meaning of their own.
+fn narrow_namesakes(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+    let kb = &schema.base.kb;
+    for at in 0..all.len() {
+        let What::Thing(thing) = &all[at].what else { continue };
+        let behind = all[at + 1..].iter().position(|own| matches!(own.what, What::Thing(_)));
+        let Some(next) = behind.map(|behind| at + 1 + behind) else { continue };
+        let What::Thing(owner) = &all[next].what else { continue };
+        let between = &tokens[all[at].at.end..all[next].at.start];
+        let is_of =
+            between.iter().any(|token| ["of", "owner", "from", "by"].contains(&&*token.word));
+        if thing.nodes.len() < 2 || !is_of || between.len() > MAX_BETWEEN {
+            continue;
+        }
+        let is_linked = |node: NodeId| {
+            let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
+            relations.into_iter().any(|relation| {
+                let ends = kb.neighbors(node, relation, Direction::Any);
+                owner.nodes.iter().any(|node| ends.binary_search(node).is_ok())
+            })
+        };
+        let own: Vec<NodeId> =
+            thing.nodes.iter().copied().filter(|node| is_linked(*node)).collect();
+        if own.is_empty() || own.len() == thing.nodes.len() {
+            continue;
+        }
+        let text = format!("{} of {}", thing.text, owner.text);
+        all[at].what = What::Thing(Thing { text, nodes: own, values: Vec::new() });
+        all[at + 1..=next].iter_mut().for_each(|own| own.what = What::Filler);
     }
 }
 
@@ -107,7 +145,7 @@ impl<'a> Around<'a> {
                 let article = start > 0 && ARTICLES.contains(&word(start - 1));
                 let listed = COUNTS.contains(&word(end))
                     || word(end) == "and" && matches!(named, Some(What::Links(_)));
-                // `not written in C` denies C, not the link.
+                // `not written in C` negates C, not the link.
                 let denies = before == Some(&What::Cue(Cue::Not))
                     && (is_name(named) || matches!(named, Some(What::Type(_))));
                 let counted =
@@ -124,6 +162,23 @@ impl<'a> Around<'a> {
                     || said.starts_with("significant") && !self.tests && !self.differs =>
             {
                 Some(What::Unknown(said.to_owned()))
+            }
+            // `how many shows` asks for a number of nodes that the base does not call so.
+            What::Filler
+                if said.ends_with('s')
+                    && at > 0
+                    && all[at - 1].at.end == start
+                    && matches!(all[at - 1].cue(), Some(Cue::HowMany | Cue::NumberOf))
+                    && !is_question_word(said)
+                    && !is_anything(said) =>
+            {
+                Some(What::Unknown(said.to_owned()))
+            }
+            // With a field `total`, `total fees` still asks for a sum.
+            What::Field(_)
+                if said == "total" && matches!(next, Some(What::Field(_) | What::Type(_))) =>
+            {
+                Some(What::Cue(Cue::Of(Function::Sum)))
             }
             // `stopped` removes rows only in an assumption.
             What::Cue(Cue::LeaveOut)
@@ -157,6 +212,15 @@ impl<'a> Around<'a> {
             }
             // In `customers ordered X`, the word is a verb.
             What::Type(kind) if is_name(next) && self.is_verb(*kind, said) => Some(What::Relation),
+            // The `phone number of X` is a field.
+            What::Cue(Cue::NumberOf)
+                if said == "number"
+                    && at > 0
+                    && all[at - 1].at.end == start
+                    && matches!(all[at - 1].what, What::Field(_)) =>
+            {
+                Some(What::Filler)
+            }
             What::Cue(Cue::Which) if said == "who" => self.people.map(What::Type),
             _ => None,
         }

@@ -377,6 +377,7 @@ impl Checked<'_> {
         match &self.plan.operation {
             Operation::Number(measure) => self.measure(*measure),
             Operation::List | Operation::Exists => Ok(()),
+            Operation::Values(column) => self.kind(*column).map(drop),
             Operation::Share(tests) => {
                 require(!tests.is_empty(), || "a share needs a test".to_owned())
             }

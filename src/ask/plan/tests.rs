@@ -18,6 +18,7 @@ fn the_plan_of_an_answer_gives_that_answer() {
         "Which two products are the cheapest?",
         "Which products by \"Lark\" cost over 50 dollars?",
         "Is there any product that costs over 1000 dollars?",
+        "What is the price of products by \"Lark\"?",
         "Which product is the newest?",
         "Does \"Umbra\" have a higher mean price than \"Lark\"?",
         "What share of products were bought?",

@@ -16,8 +16,8 @@ use agent_kb::{MetapathStep, TypeId, distinct};
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// Returns the type that the first words of a question ask for, and the operation: `List` for a
-/// list of its nodes, `Exists` for the question whether there are any. `None` for other questions.
+/// Returns the type that the first words of a question ask for, and the operation: `List` for its
+/// nodes, `Exists` for whether there are any. `None` for other questions.
 pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Operation)> {
     let describes = |own: &&Mention| matches!(own.what, What::Filler | What::Cue(Cue::Filler));
     if YES_NO.contains(&mentions.word(0)) {
@@ -42,8 +42,14 @@ pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Op
         };
     }
     let mut said = mentions.all.iter().filter(|own| !describes(own)).map(|own| &own.what);
+    let is_equal = |what: &&&What| matches!(what, What::Cue(Cue::Bound(Bound::Equal, _)));
     let first = said.next()?;
-    // Without `which`, a list may be asked for by its heading: `Swedish makers`.
+    // `which of our suppliers`
+    let mut said = said.peekable();
+    if *first == What::Cue(Cue::Which) {
+        said.next_if(|what| is_equal(&what));
+    }
+    // Without `which`, the question may be a heading: `Swedish makers`.
     let heading = (*first != What::Cue(Cue::Which)).then_some(first);
     let said = heading.into_iter().chain(said);
     let mut found = None;
@@ -146,7 +152,7 @@ pub(super) fn counts(mentions: &Mentions) -> bool {
 }
 
 impl Reading<'_> {
-    /// Plans a question that asks for a list of nodes, or asks whether there are any.
+    /// Plans a question that asks for a list of nodes, or whether there are any.
     ///
     /// # Errors
     /// [`AskError::NoTable`] if the question asks for anything else, or sets no condition; other
@@ -154,7 +160,8 @@ impl Reading<'_> {
     pub(super) fn list(&mut self, kind: TypeId, operation: Operation) -> Result<Plan, AskError> {
         self.rows = kind;
         // `is X open` names the row itself.
-        let begins_with_row = self.beside(0, 1).and_then(|at| self.thing(at)).is_some();
+        let first = self.beside_past(0, 1, |at| self.bound.contains_key(&at));
+        let begins_with_row = first.and_then(|at| self.thing(at)).is_some();
         self.lists = operation == Operation::List || !begins_with_row;
         (self.columns, self.assumed) = (Vec::new(), Vec::new());
         let more = |cue: Cue| {
@@ -164,7 +171,7 @@ impl Reading<'_> {
         self.put_filled(&mut parts, false)?;
         let n_rows = parts.conditions.iter().filter(|(_, one)| one.steps.is_empty()).count();
         let conditions = parts.conditions.len() + parts.filters.len() - n_rows;
-        // `is X in Norway` does not ask where the orders of X went.
+        // In `is X in Norway`, Norway is not where the orders of X went.
         let is_far = |(_, one): &(usize, Condition)| {
             one.steps.len() > 1 && self.schema.said(&one.steps, &self.said) <= 0
         };

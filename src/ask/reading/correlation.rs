@@ -9,9 +9,9 @@ use crate::{
 };
 use agent_kb::table::ColumnSpec;
 
-/// Parts of phrases that say that one number rises with another.
+/// Parts of phrases that indicate that one number rises with another.
 const UP: [&str; 7] = ["higher", "more", "rise", "grow", "increase", "hand in hand", "up with"];
-/// Parts of phrases that say that one number falls as another rises.
+/// Parts of phrases that indicate that one number falls as another rises.
 const DOWN: [&str; 7] = ["lower", "fewer", "less", "decrease", "fall", "drop", "down with"];
 
 impl Reading<'_> {

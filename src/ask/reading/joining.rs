@@ -234,13 +234,26 @@ impl Reading<'_> {
             if !follows.is_empty() {
                 return missing(format!("{:?} must be followed by {follows}", self.said_at(at)));
             }
-            // In `only wrote one paper`, `only` belongs to the verb.
+            // In `only wrote one paper`, `only` modifies the verb.
             let beside = self.beside(at, 1).map(|next| self.mentions.range(next).start);
             let is_next = beside == Some(self.mentions.range(at).end);
             let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)))
                 && (is_next || self.has(Cue::Suppose));
             if cue == Cue::Only && !keeps {
                 return missing("cannot tell what \"only\" refers to");
+            }
+            let is_order = matches!(cue, Cue::Bound(bound, false) if bound != Bound::Equal);
+            let has_number =
+                |at: usize| self.is_number(at) || matches!(self.what(at), Some(What::Date(_)));
+            if is_order
+                && let Some(next) = self.beside(at, 1)
+                && matches!(self.what(next), Some(What::Field(_)))
+                && !self.beside(next, 1).is_some_and(has_number)
+            {
+                return missing(format!(
+                    "a comparison with {:?} of each row is not supported; name a number",
+                    self.said_at(next)
+                ));
             }
             let bounds = match cue {
                 Cue::Bound(bound, by_time) => !by_time && bound != Bound::Between,

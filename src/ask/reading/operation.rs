@@ -24,7 +24,7 @@ pub(super) const YES_NO: [&str; 14] = [
     "could",
 ];
 
-/// Message that refuses the total over nodes to which several rows may link.
+/// Message that refuses a total over nodes to which several rows may link.
 pub(super) const COUNTED_TWICE: &str = "nodes that several rows link to would be counted more than \
                                         once; ask for the total or the mean of directly linked nodes";
 
@@ -120,12 +120,12 @@ impl Reading<'_> {
         self.put_things(kind, &mut parts)?;
         self.put_numbers(kind, &mut parts)?;
         for at in 0..self.mentions.all.len() {
-            if self.changed[at] || self.bound.contains_key(&at) {
+            if self.changed[at] || self.bound.contains_key(&at) || self.asked == Some(at) {
                 continue;
             }
             let holds = !self.denied.contains(&at);
             let flag = self.flag_test(at, holds).or_else(|| self.stock_test(at, holds));
-            // `newsletter 0` has a test of its own.
+            // `newsletter 0` gets a test from its number.
             if let Some(test) = flag.filter(|_| !is_test(kind) && !self.bounded.contains(&at)) {
                 parts.filters.push((at, test));
             } else if !holds {
@@ -136,7 +136,7 @@ impl Reading<'_> {
             } else if !self.bounded.contains(&at)
                 && let Some(column) = self.number_column(at)?
             {
-                // Two mentions are one number: `the prices of A vary more than the prices of B`.
+                // Two mentions may be one column: `the prices of A vary more than the prices of B`.
                 if !parts.measures.iter().any(|(_, known)| *known == column) {
                     parts.measures.push((at, column));
                 }
@@ -172,14 +172,18 @@ impl Reading<'_> {
     /// # Errors
     /// If it is unclear what a mentioned relation means for the rows.
     fn put_linked(&mut self, parts: &mut Parts) -> Result<(), AskError> {
+        // `play` in `what role did X play in Y` is what joins X and Y.
+        let joins = self.asked.is_some() && parts.conditions.len() > 1;
         for at in 0..self.mentions.all.len() {
-            let said = !self.changed[at] && self.what(at) == Some(&What::Relation);
+            let said = !self.changed[at]
+                && self.what(at) == Some(&What::Relation)
+                && !(joins || self.asked == Some(at));
             if !said || self.is_followed(at, parts) {
                 continue;
             }
             let links = self.links_to(at);
             let mut steps = self.schema.steps(self.rows);
-            // A link to another type of node is not a relation within the row type.
+            // If a name or another type follows, steps within the row type do not apply.
             steps.retain(|step| self.says(at, step.relation));
             let is_within = steps.iter().any(|step| step.to == self.rows);
             steps.retain(|step| !links || step.to != self.rows);
@@ -248,7 +252,7 @@ impl Reading<'_> {
     /// Adds the filter that rows have a value of a field of texts or dates, if the question counts
     /// rows or asks for a share. Refuses a question that searches texts.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
-        // `shipped to France` is about the place.
+        // In `shipped to France`, `shipped` refers to the place, not to the field.
         if self.word_after(at) == "to" {
             return Ok(());
         }
@@ -258,16 +262,17 @@ impl Reading<'_> {
             let name = self.kb.field_name(field);
             return missing(format!("{name:?} holds texts, which are not searched"));
         }
-        if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
+        let is_of_row = self.is_yes_no() && !self.lists && !is_text;
+        if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) || is_of_row {
             self.refuse_form_of_all(at, field)?;
             parts.filters.push((at, Test::Filled { column: self.field_column(field) }));
         }
         Ok(())
     }
 
-    /// Builds the test that the field in a mention says yes (if `holds`) or no: `branches with a
-    /// café`, where `has_cafe` is Y or N. `None` if the values of the field are others, or group the
-    /// rows.
+    /// Builds the test that the field in a mention is yes (if `holds`) or no: `branches with a
+    /// café`, where `has_cafe` is Y or N. `None` if the field has other values, or if the rows are
+    /// grouped by it.
     fn flag_test(&mut self, at: usize, holds: bool) -> Option<Test> {
         let field = self.field(self.fields_at(at)?, false)?;
         let keys = self.schema.truths(self.rows, field).filter(|_| !self.is_parting(at))?;
@@ -304,7 +309,7 @@ impl Reading<'_> {
         Ok(Some(count_is(Bound::Equal, column)))
     }
 
-    /// Whether the rows without something are those whose field is 0, since no row lacks a value.
+    /// Whether 0 means that a row has none, because every row has a value of the field.
     ///
     /// # Errors
     /// If some rows have the value 0 and some have none.
@@ -327,8 +332,8 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    /// Builds the test that the numeric field in a mention is over 0, for `in stock` and a field
-    /// `units_in_stock`, or 0, for `out of stock`.
+    /// Builds the test that the numeric field in a mention, such as `units_in_stock`, is over 0
+    /// (`in stock`) or equals 0 (`out of stock`); reversed unless `holds`.
     fn stock_test(&mut self, at: usize, holds: bool) -> Option<Test> {
         let field = self.field(self.fields_at(at)?, false)?;
         let said = self.mentions.range(at);
@@ -337,7 +342,7 @@ impl Reading<'_> {
             "in" | "on" => false,
             _ => return None,
         };
-        // `the largest in_stock` is the number itself.
+        // `the largest in_stock` means the number itself.
         let is_whole = said.len() == self.schema.field(field).words.len();
         if is_whole && (self.extreme().is_some() || self.function().is_some()) {
             return None;
@@ -400,7 +405,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the value behind a type describes its nodes: `orders by customers in Germany`.
+    /// Whether the value after a type describes its nodes: `orders by customers in Germany`.
     pub(super) fn is_described(&self, at: usize) -> bool {
         let behind = self.beside_past(at, 1, |place| self.is_equal(place));
         behind.is_some_and(|behind| self.described(behind) == Some(at))
@@ -422,8 +427,8 @@ impl Reading<'_> {
         before.next() == Some("by") || self.cue_beside(at, -1) == Some(Cue::Each)
     }
 
-    /// Whether a mention is the second of two types side by side after `per` or `each`, of which the
-    /// first was taken for the rows: `per occupied home`.
+    /// Whether a mention is the second of two adjacent types after `per` or `each`, and the first
+    /// is the row type: `per occupied home`.
     fn is_second_type(&self, at: usize) -> bool {
         let before = at.checked_sub(1).filter(|before| self.type_at(*before) == Some(self.rows));
         before.is_some_and(|before| {
@@ -434,14 +439,14 @@ impl Reading<'_> {
 
     /// Returns the only step from the rows, to another type, whose relation mention `at` names;
     /// `None` if there is no such step or several.
-    fn only_step(&self, at: usize) -> Option<MetapathStep> {
+    pub(super) fn only_step(&self, at: usize) -> Option<MetapathStep> {
         let mut steps = self.schema.steps(self.rows);
         steps.retain(|step| step.to != self.rows && self.says(at, step.relation));
         <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step)
     }
 
-    /// Whether a mention is the name of the only step that it may mean, not a verb: `which lecturer`.
-    fn is_noun_of_step(&self, at: usize) -> bool {
+    /// Whether a mention is the noun, not a verb, for the only step it may mean: `which lecturer`.
+    pub(super) fn is_noun_of_step(&self, at: usize) -> bool {
         let nouns = self.only_step(at).map(|step| &self.schema.nouns[usize::from(step.relation.0)]);
         let said = self.said_at(at);
         let singular = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
@@ -450,7 +455,7 @@ impl Reading<'_> {
 
     fn group_column(&mut self, at: usize) -> Option<usize> {
         let spec = match self.what(at)? {
-            // `by age`, for a relation that leads to ages.
+            // `by age`, where a relation leads to ages.
             What::Relation => ColumnSpec::Names(vec![self.only_step(at)?]),
             // A type that is not linked to the rows does not group them.
             What::Type(kind) => {
@@ -465,9 +470,9 @@ impl Reading<'_> {
         Some(self.column(spec))
     }
 
-    /// Returns the column of the categories that mention `at` names, if they are a field of the one
-    /// node to which a row is linked: `arrears by town`, where tenants live in homes of estates that
-    /// have a town.
+    /// Returns the column of the categories that mention `at` names, if they are a field of the
+    /// only node to which a row is linked: `arrears by town`, where tenants live in homes of
+    /// estates that have a town.
     fn linked_field(&self, at: usize) -> Option<ColumnSpec> {
         let mut found = Vec::new();
         for &(field, _) in self.fields_at(at)? {
@@ -528,8 +533,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether the question asks for the difference between two numbers: `how many more homes does A
-    /// have than B`.
+    /// Whether the question asks for the difference between two numbers: `how many more homes does
+    /// A have than B`.
     pub(super) fn asks_difference(&self) -> bool {
         const MORE: [&str; 6] = ["more", "fewer", "less", "cheaper", "extra", "longer"];
         let is_more = |own: &[&str]| {
@@ -555,7 +560,7 @@ impl Reading<'_> {
             || words.windows(2).any(|two| two == ["as", "much"])
     }
 
-    /// Whether the question says `how many` without a noun: `how many would cost more`, `how many
+    /// Whether the question has `how many` without a noun: `how many would cost more`, `how many
     /// were opened`.
     fn counts_them(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
@@ -728,7 +733,7 @@ impl Reading<'_> {
         }
         if let Some((high, names)) = self.extreme() {
             self.refuse_length_of_date(&self.columns[column])?;
-            // `the most recent` is not the highest number of hours.
+            // `the most recent` does not ask for the highest number of hours.
             let is_called = |field: FieldId| self.schema.is_called(self.schema.field(field), names);
             if let (false, ColumnSpec::Field(field)) = (names.is_empty(), &self.columns[column])
                 && !is_called(*field)
@@ -790,7 +795,7 @@ impl Reading<'_> {
         if parts.subjects.len() > 2 && self.cues(false).any(sums) {
             return missing("sums of several subjects are not compared; ask for each");
         }
-        // `the number of papers by A or B` counts either, and compares nothing.
+        // `the number of papers by A or B` counts papers by either author and compares nothing.
         if asked.is_none() && self.has(Cue::NumberOf) {
             return Err(AskError::NoTable);
         }
@@ -820,7 +825,7 @@ impl Reading<'_> {
         };
         let yes_no = self.is_yes_no() || YES_NO.contains(&self.mentions.word(self.begin()));
         let subjects = std::mem::take(&mut parts.subjects);
-        // `Is it higher for A or for B` asks which.
+        // `Is it higher for A or for B` asks for one of them, not for yes or no.
         let or = self.cues(false).any(|(at, _)| self.is_or(at));
         let by_how_much = self.asks_difference();
         if by_how_much && subjects.len() != 2 {

@@ -1,5 +1,5 @@
-//! Refuses questions that a plan would answer with another result than the one requested, and plans
-//! that ignore a part of their question.
+//! Refuses questions for which a plan would compute something other than the requested result, and
+//! plans that ignore a part of their question.
 
 use agent_ground::words::fold;
 use agent_kb::{
@@ -21,7 +21,7 @@ use crate::{
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
 impl Reading<'_> {
-    /// Refuses a question for a `difference`, which may be of any two numbers.
+    /// Refuses a question for a `difference` if it does not name the two numbers that differ.
     pub(super) fn refuse_difference(&self) -> Result<(), AskError> {
         // `Is there a difference` asks for a test.
         let is_named = !self.is_yes_no()
@@ -33,8 +33,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question for better or worse values of a number that is no rating: the best grade
-    /// may be the lowest.
+    /// Refuses a question for better or worse values of a number that is not a rating: the best
+    /// grade may be the lowest.
     pub(super) fn refuse_vague_extreme(&self) -> Result<(), AskError> {
         const VAGUE: [&str; 4] = ["best", "worst", "better", "worse"];
         let is_vague = |at: &usize| VAGUE.contains(&self.said_at(*at).as_str());
@@ -58,8 +58,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Refuses another form of the name of a field that all rows have: tickets that are still open,
-    /// where `opened` is a date of every ticket.
+    /// Refuses a word that is another form of the name of a field that all rows have: in `tickets
+    /// that are still open`, `opened` is a date of every ticket.
     pub(super) fn refuse_form_of_all(&self, at: usize, field: FieldId) -> Result<(), AskError> {
         let sample = self.schema.sample(self.rows, field);
         let are_all = sample.is_some_and(|sample| sample.filled == sample.seen);
@@ -78,7 +78,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses the longest or shortest of dates, which are points in time.
+    /// Refuses a question for the longest or shortest date, because a date is a point in time.
     pub(super) fn refuse_length_of_date(&self, column: &ColumnSpec) -> Result<(), AskError> {
         let is_length =
             |(at, _): &(usize, Cue)| ["longest", "shortest"].contains(&self.said_at(*at).as_str());
@@ -99,7 +99,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question for rows with and without something, which are two groups.
+    /// Refuses a question for rows both with and without something, because these are two groups.
     pub(super) fn refuse_with_and_without(&self) -> Result<(), AskError> {
         let words = self.own_words();
         let mut windows = words.windows(3);
@@ -109,12 +109,12 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a negated name that is also the name of a field of the rows: `customers without email`,
-    /// where `email` is a field and a way of contact.
+    /// Refuses a negated name that is also the name of a field of the rows: `customers without
+    /// email`, where `email` is a field and a way of contact.
     pub(super) fn refuse_field_or_name(&self, at: usize, thing: &Thing) -> Result<(), AskError> {
         let name = fold(&thing.text);
         let mut samples = self.schema.samples(self.rows).iter();
-        // `email` is also `e_mail`.
+        // The field may also be called `e_mail`.
         let is_field = samples.any(|own| self.schema.field(own.field).joined == name);
         match self.denied.contains(&at) && is_field {
             true => missing(format!(
@@ -126,7 +126,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question for the mean of single values: `which incident is the dearest on average`.
+    /// Refuses a question for a mean of single values: `which incident is the dearest on average`.
     pub(super) fn refuse_mean_of_one(&self) -> Result<(), AskError> {
         let mut mentions = 0..self.mentions.all.len();
         let is_number =
@@ -215,6 +215,7 @@ impl Reading<'_> {
             let is_said = groups || self.bound.contains_key(&at) || self.bounded.contains(&at);
             let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
             let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
+            let is_said = is_said || self.asked == Some(at) || self.is_unit(at);
             if !is_said && !is_base && !fields.iter().any(is_of_rows) {
                 let rows = self.kb.type_name(self.rows);
                 return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));

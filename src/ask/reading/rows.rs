@@ -43,7 +43,7 @@ impl Reading<'_> {
 
     /// Returns the type whose nodes are counted if the question asks for a frequency: the base's
     /// only candidate type. Types that are mentioned or have a named node must be linked to it by
-    /// their step with the most edges. `None` otherwise, or if the question says what to count or
+    /// their step with the most edges. `None` otherwise, or if the question names what to count or
     /// mentions a field.
     pub(super) fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.kb.candidate_types() else { return None };
@@ -178,6 +178,10 @@ impl Reading<'_> {
                         points += HAS_COUNTED;
                     }
                 }
+                // `percentage of orders that ...`
+                What::Type(own) if *own == kind && self.cue_beside(at, -1) == Some(Cue::Share) => {
+                    points += IS_COUNTED;
+                }
                 What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
                     // The first mentioned of equal types is preferred.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
@@ -242,7 +246,7 @@ impl Reading<'_> {
     }
 
     /// Whether a type that `fits` is mentioned, other than to be counted or to describe a name.
-    fn says_type(&self, fits: impl Fn(TypeId) -> bool) -> bool {
+    pub(super) fn says_type(&self, fits: impl Fn(TypeId) -> bool) -> bool {
         self.mentions.all.iter().enumerate().any(|(at, mention)| {
             matches!(mention.what, What::Type(kind) if fits(kind))
                 && !self.counted.contains_key(&at)
@@ -278,9 +282,9 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the type of the nodes that the plural of a name stands for: beers for `stouts`, where
+/// Returns the type of the nodes to which the plural of a name refers: beers for `stouts`, where
 /// `stout` is a value of a field of beers, or a node that only beers link to. `None` if the name is
-/// no plural, or if several types fit.
+/// not a plural, or if several types fit.
 pub(super) fn members(schema: &Schema, thing: &Thing) -> Option<TypeId> {
     let kb = &schema.base.kb;
     let text = fold(&thing.text);

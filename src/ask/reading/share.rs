@@ -1,5 +1,5 @@
-//! Reads questions for a share: how many of the rows in the whole are also in the part, as in `what
-//! share of the papers of 2020 are reviews`.
+//! Reads questions for a share: the percentage of the rows in the whole that are also in the part,
+//! as in `what share of the papers of 2020 are reviews`.
 
 use std::ops::Range;
 
@@ -22,15 +22,15 @@ const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
 impl Reading<'_> {
-    /// Builds the operation that computes which share of the rows in the whole is also in the part.
-    /// The requirements of the whole stay in `parts`. `cue` is the index of the mention that asks
-    /// for the share.
+    /// Builds the operation that computes the percentage of the rows in the whole that are also in
+    /// the part. The requirements of the whole stay in `parts`. `cue` is the index of the mention
+    /// that asks for the share.
     ///
     /// # Errors
     /// If the question does not mention the part, or if it is unclear which words belong to the
     /// whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
-        // `what share of the parking spaces`: of a total, not of the rows that have a number.
+        // `what share of the parking spaces` asks for a share of a total, not of the rows.
         let whole = self.beside_past(cue, 1, |at| self.is_equal(at));
         if let Some(&(at, column)) = parts.measures.iter().find(|(at, _)| Some(*at) == whole)
             && matches!(self.columns[column], ColumnSpec::Field(_))

@@ -1,4 +1,4 @@
-//! Reads questions for a maximum or minimum: which items are ranked, and by which number.
+//! Reads questions for a maximum or minimum: determines the ranked items and the number to rank by.
 
 use crate::{
     AskError,
@@ -59,7 +59,7 @@ impl Reading<'_> {
             (Asked::Group(group), Some(column)) => {
                 let function = match self.function() {
                     Some(function) => function,
-                    // A node that several rows of a group link to would be counted more than once.
+                    // A node linked to several rows of a group would be counted more than once.
                     None if matches!(self.columns[column], ColumnSpec::Count(_)) => {
                         return missing(COUNTED_TWICE);
                     }
@@ -87,11 +87,11 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the field of dates by which rows are the oldest or newest.
+    /// Returns the field of dates that gives the age of a row.
     ///
     /// # Errors
-    /// If no field holds dates, or if the name of the field indicates no beginning and the question
-    /// does not mention it: the date of the last change is not an age.
+    /// If no field holds dates, or if the name of the field indicates no beginning and is not
+    /// mentioned: the date of the last change does not give the age.
     fn age_field(&self) -> Result<FieldId, AskError> {
         let field = self.time_field()?;
         let name = self.schema.field(field);
@@ -103,8 +103,8 @@ impl Reading<'_> {
         missing(format!("cannot tell the age of a {rows}; {field:?} is known: name it if meant"))
     }
 
-    /// Refuses to rank the nodes by whose number the question ranks others: `top enzymes by number of
-    /// drugs`, where enzymes are no type.
+    /// Refuses to rank the nodes that the question counts to rank other nodes: drugs in `top
+    /// enzymes by number of drugs`, where enzymes are not a type.
     fn ranks_another_type(&self) -> Result<(), AskError> {
         let is_measure = |at: usize| {
             let number = self.beside(at, -1).filter(|own| self.cue(*own) == Some(Cue::NumberOf));
@@ -117,8 +117,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the rows themselves are requested by frequency: `the most common side effects`, where
-    /// the rows are side effects.
+    /// Whether the rows themselves are requested by frequency: `the most common side effects`,
+    /// where the rows are side effects.
     fn are_rows_frequent(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             let next = self.beside(at, 1).and_then(|next| self.type_at(next));
@@ -219,7 +219,7 @@ impl Reading<'_> {
             return Some(ColumnSpec::Count(steps.clone()));
         }
         let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
-        if counts || !self.is_frequency() {
+        if counts || !self.is_frequency() || !self.says_type(|kind| kind == self.rows) {
             return None;
         }
         let steps = self.schema.frequent_steps(self.rows);

@@ -321,6 +321,40 @@ fn questions_about_a_business_are_read_as_it_speaks() {
 }
 
 #[test]
+fn values_of_named_rows_are_stated() {
+    let base = wholesaler();
+    for (question, answer) in [
+        ("What is the unit price of Tin 2?", "12 (unit price of Tin 2)"),
+        ("how much does tin 3 cost", "13 (unit price of Tin 3)"),
+        ("country Nord", "Norway (country of Nord)"),
+        ("where is Nord", "Norway (country of Nord)"),
+        // The discount is a field of what joins the order and the product.
+        ("What discount did order 1 have for Tin 1?", "0.25 (discount of order_detail-1)"),
+        ("Who is Bo Quist's boss?", "Ada Lind ("),
+        ("supplier of Tin 1", "West ("),
+        ("when was order 2 shipped", "2025-03-01 (shipped date of 2)"),
+        ("price of Tin 2", "12 (unit price of Tin 2)"),
+        ("which of our suppliers are in Spain", "West (1 supplier row)"),
+        // No year of a product is known, the first of several is not stated, and a date is no year.
+        ("When was Tin 1 sold?", ""),
+        ("first unit price of Tin 2", ""),
+        ("What is the weight of Tin 1?", ""),
+    ] {
+        match Analyst::new(base.clone()).ask(question) {
+            Ok(answered) => assert!(
+                !answer.is_empty() && answered.told.starts_with(answer),
+                "{question}: {}",
+                answered.told
+            ),
+            Err(error) => assert!(answer.is_empty(), "{question}: {error}"),
+        }
+    }
+    // Of several rows, each has its value.
+    let answered = Analyst::new(base).ask("unit price of products by West").unwrap();
+    assert_eq!((answered.outcome, answered.result.rows.len()), (Outcome::Table, 2));
+}
+
+#[test]
 fn a_heading_asks_for_a_list() {
     for (question, answer) in [
         ("tickets about C", "Broken seam 0, Broken seam 3, Broken seam 6, Broken seam 9 (4"),

@@ -29,8 +29,8 @@ pub(super) enum Role {
     Nodes { nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
     /// A value of a field of the rows.
     Value(FieldValue),
-    /// A value of a field of the nodes at the end of a metapath from the rows: of the country of a
-    /// product's maker.
+    /// A value of a field of the nodes at the end of a metapath from the rows, such as the country
+    /// of a product's maker.
     ValueOf(Vec<MetapathStep>, FieldValue),
 }
 
@@ -105,7 +105,7 @@ impl Reading<'_> {
             compares && roles.iter().filter(|(_, _, other)| role.is_like(other)).count() > 1
         };
         let is_subject: Vec<bool> = roles.iter().map(is_subject).collect();
-        // `the total number of side effects of A and B`: of either.
+        // `the total number of side effects of A and B` counts those of either.
         let is_total = |(at, cue): (usize, Cue)| {
             cue == Cue::Of(Function::Sum) || self.said_at(at).starts_with("total ")
         };
@@ -334,7 +334,7 @@ impl Reading<'_> {
                 _ => true,
             };
             roles.extend(self.values_of_linked(thing).into_iter().filter(is_other));
-            // What each row has one of is preferred: products are from the country of their maker.
+            // Prefers metapaths to a single node: the country of a product is that of its maker.
             let to_one = |(_, role): &(String, Role)| self.leads_to_one(self.rows, role.steps());
             if roles.iter().any(to_one) {
                 roles.retain(to_one);
@@ -361,8 +361,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the mention of a type, other than the rows, that the value in mention `at` describes:
-    /// `customers in Germany`, where customers have a country.
+    /// Returns the mention of a type, other than the rows, that the value in mention `at`
+    /// describes: `customers in Germany`, where customers have a country.
     pub(super) fn described(&self, at: usize) -> Option<usize> {
         let place = self.beside_past(at, -1, |place| self.is_equal(place))?;
         let kind = self.type_at(place).filter(|kind| *kind != self.rows)?;
@@ -371,9 +371,9 @@ impl Reading<'_> {
         (is_apart && thing.values.iter().any(|value| value.kind == kind)).then_some(place)
     }
 
-    /// Whether a step within one type leads from the rows to the row named in mention `at` as the
-    /// question says: `reports to X` leads to X, and `does X report to` from X. True for relations
-    /// whose names do not end with `to`.
+    /// Whether a step within one type leads from the rows to the row named in mention `at` in the
+    /// direction that the question states: `reports to X` leads to X, `does X report to` leads from
+    /// X. True for relations whose names do not end with `to`.
     fn has_direction(&self, at: usize, step: MetapathStep) -> bool {
         let name = self.schema.relation(step.relation);
         let is_said = |place: &usize| self.says(*place, step.relation);
@@ -384,9 +384,9 @@ impl Reading<'_> {
         step.direction == if said < at { Direction::Out } else { Direction::In }
     }
 
-    /// Returns the value that the rows would have in their own field if they had the name `thing`,
-    /// which only nodes further away have: customers in Norway, where customers have a country, but
-    /// only orders went to Norway. `None` if the question mentions the way to these nodes.
+    /// Returns the value of the rows' own field that would match the name `thing`, which only more
+    /// distant nodes have: for `customers in Norway`, the country of customers if only orders went
+    /// to Norway. `None` if the question mentions the metapath to these nodes.
     fn own_value(&self, thing: &Thing, linked: &[Vec<MetapathStep>]) -> Option<FieldValue> {
         if thing.values.iter().any(|value| value.kind == self.rows)
             || linked.iter().any(|steps| self.schema.said(steps, &self.said) > 0)
@@ -401,7 +401,7 @@ impl Reading<'_> {
             let noun = self.schema.field(sample.field).words.last();
             sample.kind.groups()
                 && !sample.kind.is_number()
-                && noun.is_some_and(|noun| nouns.contains(&noun))
+                && noun.is_some_and(|noun| noun != "name" && nouns.contains(&noun))
         };
         let mut own = self.schema.samples(self.rows).iter().filter(is_own);
         let (Some(sample), None) = (own.next(), own.next()) else { return None };
@@ -409,8 +409,8 @@ impl Reading<'_> {
         Some(FieldValue { kind: self.rows, field: sample.field, key })
     }
 
-    /// Returns the roles of a name that is a value of a field of linked nodes: one for each field, and
-    /// each of the metapaths to its type that the question mentions most.
+    /// Returns the roles of a name that is a value of a field of linked nodes: one role for each
+    /// pair of such a field and a metapath to its type that the question mentions most.
     fn values_of_linked(&self, thing: &Thing) -> Vec<(String, Role)> {
         let mut roles = Vec::new();
         for value in thing.values.iter().filter(|value| value.kind != self.rows) {

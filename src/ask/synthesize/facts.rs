@@ -19,7 +19,7 @@ use agent_kb::{
 
 /// Minimum number of nodes that a type must have to be a type of rows.
 const MIN_NODES: usize = 50;
-/// Minimum number of rows that must have a number in a column of numbers.
+/// Minimum number of rows with a number in a column of numbers.
 const MIN_FILLED: usize = 100;
 /// Minimum number of distinct numbers in a column of numbers.
 const MIN_DIFFERENT: usize = 5;
@@ -179,7 +179,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     steps.retain(|(step, _)| step.to != kind);
     steps.sort_by_key(|(step, edges)| (Reverse(*edges), *step));
     for (step, _) in steps.iter().take(MAX_COUNTS).copied() {
-        // The name of the type does not tell several relations apart.
+        // The name of the type does not distinguish several relations.
         if steps.iter().filter(|(other, _)| other.to == step.to).count() > 1 {
             continue;
         }
