@@ -144,7 +144,7 @@ impl Request {
         let n = self.systems.len();
         if !SYSTEMS.contains(&n) {
             let (least, most) = (SYSTEMS.start(), SYSTEMS.end());
-            return refused(format!("compare takes {least} to {most} systems, not {n}"))
+            return refused(format!("compare needs {least} to {most} systems; {n} given"))
                 .hint("give --system several times");
         }
         match self.systems.iter().collect::<HashSet<_>>().len() == n {

@@ -319,8 +319,10 @@ impl Perform for Request {
 /// Fails if rankings of `n` queries with `depth` nodes each are too many to be kept in memory.
 fn check_kept(n: usize, depth: usize) -> Result<()> {
     match n.saturating_mul(depth) > MAX_KEPT {
-        true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to keep"))
-            .hint("lower --depth, or evaluate fewer queries at a time"),
+        true => Err(anyhow!(
+            "rankings of {n} queries to depth {depth} exceed the limit of {MAX_KEPT} nodes"
+        ))
+        .hint("lower --depth, or evaluate fewer queries at a time"),
         false => Ok(()),
     }
 }

@@ -95,7 +95,7 @@ impl Request {
         refused(
             "a request over a network cannot choose an embedder or a checkpoint, or drop vectors",
         )
-        .hint("run `agent index` on the machine of the server")
+        .hint("run `agent index` on the server")
     }
 
     /// Builds the parts of the index that are missing. Returns whether any were missing.
@@ -268,7 +268,8 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
         return make_current(base, app);
     }
     let name = &base.name;
-    app.watch.notice(&format!("\"{name}\" has no vectors yet; `agent index {name}` makes them"));
+    app.watch
+        .notice(&format!("\"{name}\" has no vectors yet; create them with `agent index {name}`"));
     Ok(())
 }
 
@@ -297,7 +298,7 @@ pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
 fn make_current(base: &Base, app: &App) -> Result<()> {
     if app.home.get(&base.name)?.version != base.version {
         app.home.make_current(base)?;
-        app.watch.notice(&format!("\"{}\" now answers with the new import", base.name));
+        app.watch.notice(&format!("\"{}\" now uses the new import", base.name));
     }
     Ok(())
 }

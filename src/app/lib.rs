@@ -178,7 +178,7 @@ impl App {
             return Ok(());
         }
         refused("a request over a network must not name files or directories of the server")
-            .hint(format!("use `agent {command}` on the machine of the server"))
+            .hint(format!("run `agent {command}` on the server"))
     }
 
     /// Returns the form of a path in replies. Clients over a network must not see directories of

@@ -150,7 +150,7 @@ pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Re
 /// If the request chooses a model or sets another option of [`LlmArgs`].
 fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     if *choice != LlmArgs::default() {
-        return refused("a request over a network must not set options in llm")
+        return refused("a request over a network cannot set options in \"llm\"")
             .hint("the server uses its own language model, if it has one");
     }
     Ok(network.model.clone().map(|assistant| Opened::without_stores(assistant, 1)))
@@ -475,7 +475,7 @@ pub fn limits_in_words(configured: &Configured) -> String {
         format!("{} requests at a time", limits.at_a_time),
         format!("{} attempts", limits.attempts),
         format!("{} s per attempt", limits.attempt.as_secs_f64()),
-        format!("{} s in all", limits.total.as_secs_f64()),
+        format!("{} s in total", limits.total.as_secs_f64()),
     ];
     parts.extend(limits.requests_per_minute.map(|n| format!("{n} requests per minute")));
     parts.extend(limits.tokens_per_minute.map(|n| format!("{n} tokens per minute")));

@@ -144,12 +144,12 @@ pub(crate) fn warn_of_unassisted(system: &str, n: usize, of: usize, app: &App) {
 pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
     (n > 0).then(|| {
-        format!("{system}: {n} of {of} queries failed; the ranking of {name} counts instead")
+        format!("{system}: {n} of {of} queries failed; the ranking of {name} is used instead")
     })
 }
 
 /// Returns why means over `n` queries are invalid: a service gave no reply for `outages` of them.
 /// `None` if they are valid.
 pub fn invalid(outages: usize, n: usize) -> Option<String> {
-    (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
+    (outages > 0).then(|| format!("a service did not reply for {outages} of {n} queries"))
 }

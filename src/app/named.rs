@@ -117,7 +117,7 @@ fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     let runs = runs_dir(home);
     found
         .ok_or_else(|| anyhow!("{} does not hold a run with a bundle", runs.display()))
-        .hint("begin one with `agent optimize`")
+        .hint("start one with `agent optimize`")
 }
 
 fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
@@ -128,7 +128,7 @@ fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
             Ok(Record { dataset, .. }) => {
                 format!("continue it: `agent optimize --dataset {dataset} --run {shown} --resume`")
             }
-            Err(_) => "begin one with `agent optimize --dataset N`".to_owned(),
+            Err(_) => "start one with `agent optimize --dataset N`".to_owned(),
         };
         return Err(anyhow!("the run in {shown} has no bundle yet")).hint(hint);
     }
@@ -215,7 +215,7 @@ pub fn model_dir(given: &Path, app: &App) -> Result<PathBuf> {
     }
     names.truncate(MAX_SHOWN);
     let hint = match names.is_empty() {
-        true => "there is no model yet; make one with `agent train`".to_owned(),
+        true => "there are no models yet; train one with `agent train`".to_owned(),
         false => format!("models: {}", names.join(", ")),
     };
     Err(anyhow!("there is no model {:?}", given.display().to_string())).hint(hint)
@@ -232,7 +232,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
         return latest
             .map(|(_, dir)| dir)
             .ok_or_else(|| anyhow!("{} does not hold a run", runs_dir(home).display()))
-            .hint("begin one with `agent optimize`");
+            .hint("start one with `agent optimize`");
     }
     let mut parts = given.components();
     let name = match (parts.next(), parts.next()) {
@@ -252,7 +252,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
 fn known(name: &str, dirs: &[PathBuf]) -> String {
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
     if names.is_empty() {
-        return "there is no run yet; begin one with `agent optimize`".to_owned();
+        return "there are no runs yet; start one with `agent optimize`".to_owned();
     }
     match nearest(name, names.iter().copied(), MAX_DISTANCE) {
         Some(nearest) => format!("did you mean {nearest}?"),

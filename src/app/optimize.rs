@@ -103,7 +103,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub program: Vec<PathBuf>,
-    /// Leave out this part of the optimizer, to measure its effect; may be repeated
+    /// Disable this part of the optimizer, to measure its effect; may be repeated
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
     #[schema(value_type = Vec<PartName>, inline)]
@@ -130,8 +130,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,
-    /// Also measure the frozen bundle and all baselines on the test split, which is counted as an
-    /// opening of the split; always on for built-in samples
+    /// Also measure the frozen bundle and all baselines on the test split, and count this as an
+    /// opening of the split [always on for built-in samples]
     #[arg(long)]
     #[serde(default)]
     pub test: bool,
@@ -290,7 +290,7 @@ impl Request {
         let asks = self.actor.is_empty() || self.actor.contains(&Actor::Llm) || self.resume;
         if !asks && (self.llm_tools || self.avatar_tools || self.llm_steps.is_some()) {
             return refused(
-                "--llm-steps, --llm-tools and --avatar-tools are for the llm actor; add it with \
+                "--llm-steps, --llm-tools and --avatar-tools require the llm actor; add it with \
                  --actor search,llm",
             );
         }

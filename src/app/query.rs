@@ -72,7 +72,7 @@ pub struct Options {
     #[arg(long, display_order = 5)]
     #[serde(default)]
     pub explain: bool,
-    /// Use the bundle on a base that it was not made for
+    /// Use the bundle even if it was made for another base
     #[arg(long, display_order = 6)]
     #[serde(default)]
     pub force: bool,

@@ -109,8 +109,8 @@ fn measure(
     let found = match (app.home.get(name), &request.dataset) {
         (Err(DatasetError::UnknownName { .. } | DatasetError::BadName { .. }), None) => {
             app.watch.warning(&format!(
-                "\"{name}\" is not installed: the page does not show where answers are lost; name \
-                 the dataset with --dataset N"
+                "\"{name}\" is not installed, so the page does not show where answers are lost; \
+                 name the dataset with --dataset N"
             ));
             return Ok(None);
         }

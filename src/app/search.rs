@@ -29,7 +29,7 @@ pub struct Request {
     /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// Search for this text; by default, a node whose id or whole name it is comes first
+    /// Search for this text; with the default system, nodes whose id or name equals it come first
     #[arg(value_name = "TEXT", required_unless_present = "query")]
     pub text: Option<String>,
     /// Instead of ranking for a text, search all nodes with an expression of fields, phrases,

@@ -111,7 +111,7 @@ impl ModelArgs {
         let dir = named::new_model_dir(&name, &app.home)?;
         if dir.exists() && !self.force {
             return Err(anyhow!("model {name:?} already exists"))
-                .hint("replace the model with --force, or give another --name");
+                .hint("replace it with --force, or choose another --name");
         }
         let checkpoint = dir.with_file_name(format!(".{name}.checkpoint"));
         let base = dataset::open(&dataset, app)?;

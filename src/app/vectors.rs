@@ -94,7 +94,7 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
         (found, _) => {
             let n = files.len() + usize::from(found.is_some());
             let places = format!("{}/doc*/{NODES}", dir.display());
-            Err(anyhow!("found {n} files {places}, expected one"))
+            Err(anyhow!("found {n} files {places}; expected exactly one"))
                 .hint("give the directory of one model, with doc/ and query/ in it")
         }
     }

@@ -28,7 +28,7 @@ pub struct Request {
     /// Replay the validation queries on this dataset [default: the bundle's dataset, if installed]
     #[arg(long, value_name = "N")]
     pub dataset: Option<String>,
-    /// Check whether the bundle still fits its updated dataset; exits with status 1 if not
+    /// Check whether the bundle still fits its updated dataset; exit with status 1 if not
     #[arg(long)]
     #[serde(default)]
     pub drift: bool,
@@ -137,7 +137,7 @@ fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
         Err(error) => return Ok(vec![Check::failed("file", error.to_string())]),
     };
     let digest = bundle.digest.get(..12).unwrap_or_default();
-    let detail = format!("format {}, digest {digest} is right", bundle.format);
+    let detail = format!("format {}, digest {digest} matches", bundle.format);
     let mut checks = vec![Check::ok("file", detail)];
     checks.extend(programs::check(&bundle, &request.sandbox.places(app)?)?);
     checks.push(router(&bundle));
@@ -160,7 +160,10 @@ fn router(bundle: &Bundle) -> Check {
             return Check::failed("router", why);
         }
         if fusion.max_categories == 0 {
-            return Check::failed("router", "no category may answer".to_owned());
+            return Check::failed(
+                "router",
+                "the fusion allows no category (max_categories is 0)".to_owned(),
+            );
         }
     }
     let sizes = members.iter().map(|Member { categories, router, .. }| {
@@ -169,7 +172,7 @@ fn router(bundle: &Bundle) -> Check {
     Check::ok("router", sizes.collect::<Vec<_>>().join("; "))
 }
 
-/// Makes the checks that need the dataset; if it is not installed, reports them as skipped.
+/// Runs the checks that need the dataset; if it is not installed, reports them as skipped.
 fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check>> {
     let Some(dataset) = find(request, bundle, app)? else {
         let name = &bundle.dataset.name;

@@ -162,7 +162,7 @@ fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
 
 fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let kind = SampleKind::from_name(&args.kind)
-        .ok_or_else(|| AppError::usage(anyhow!("there is no sample \"{}\"", args.kind)))?;
+        .ok_or_else(|| AppError::usage(anyhow!("unknown sample \"{}\"", args.kind)))?;
     let options = SampleOptions { seed: args.seed, scale: args.scale };
     if let Some(dir) = &args.to {
         let report = dataset::sample_files(kind, options, dir, ctx)?;
@@ -210,7 +210,7 @@ fn show_facets(args: &OneJson<facets::Request>, ctx: &Context) -> Result<Exit> {
         }
     }
     if reply.facets.is_empty() {
-        ctx.watch.notice("no field has values that repeat; name a field with --field");
+        ctx.watch.notice("no field has repeated values; name a field with --field");
         return Ok(Exit::Done);
     }
     ctx.printer.table(&rows)
@@ -233,7 +233,7 @@ fn describe(shown: &Overview) -> String {
             stark::Mode::Faithful => "the edges as merged by the reference implementation",
         };
         let tenth = match origin.derived_tenth {
-            true => "; test-0.1 is the first tenth of test, since it had no file of its own",
+            true => "; test-0.1 is the first tenth of test, since it has no separate file",
             false => "",
         };
         format!("benchmark   STaRK {}, {edges}{tenth}\n", origin.kind)

@@ -257,7 +257,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
         whole.and_then(|()| base.verify_queries(&mut read).map_err(|error| error.to_string()));
     drop(read);
     let opened = match whole {
-        Ok(()) => Check::new(check, Status::Ok, format!("{opened}; all digests are right")),
+        Ok(()) => Check::new(check, Status::Ok, format!("{opened}; all digests match")),
         Err(why) => broken(check, why),
     };
     let check = format!("index of {name}");
@@ -278,7 +278,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
                     let detail =
                         format!("opened with its base in {time}; embedder: {embedder}{parts}");
                     if sealed {
-                        let detail = format!("{detail}; all digests are right");
+                        let detail = format!("{detail}; all digests match");
                         Check::new(check, Status::Ok, detail)
                     } else {
                         let detail = format!("{detail}; its words have no digests");

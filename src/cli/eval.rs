@@ -22,9 +22,9 @@ use agent_app::{
 /// Ranks --depth nodes per query and computes the --metrics. Prints means with 95 % bootstrap
 /// intervals. With several systems, each is also compared with the first on the same queries:
 /// paired bootstrap intervals, and p-values of paired randomisation tests, corrected for the number
-/// of comparisons. If a system fails on a query, the ranking of the hybrid baseline counts instead,
-/// and the exit status is 1. If a service gave no answer, the evaluation is marked invalid and not
-/// compared. Latencies are wall times while all cores are busy.
+/// of comparisons. If a system fails on a query, the ranking of the hybrid baseline is used
+/// instead, and the exit status is 1. If a service gave no answer, the evaluation is marked invalid
+/// and not compared. Latencies are wall times while all cores are busy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

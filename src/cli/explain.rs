@@ -158,7 +158,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
     let Some(id) = args.query else { return Ok(queries) };
     queries.retain(|query| query.id == id);
     if queries.is_empty() {
-        return Err(anyhow!("there is no query {id} in {}", args.split))
+        return Err(anyhow!("{} has no query {id}", args.split))
             .hint("give its split with --split, or the text with --answers");
     }
     Ok(queries)

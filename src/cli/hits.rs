@@ -46,7 +46,7 @@ fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
     let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
     let expected = format!("precision {precision:.0} %, recall {recall:.0} % in training");
     match end.rank {
-        rank if rank > n => format!("-- the answers likely go on to rank {rank} ({expected})\n"),
+        rank if rank > n => format!("-- the answers likely continue to rank {rank} ({expected})\n"),
         _ => format!("-- the answers likely end here ({expected})\n"),
     }
 }

@@ -72,7 +72,7 @@ fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut last = "";
     for member in members {
         let (folder, name, file) = placed(&member.path, home)
-            .ok_or_else(|| anyhow!("{:?} does not belong in a home directory", member.path))
+            .ok_or_else(|| anyhow!("{:?} is not a file of a home directory", member.path))
             .hint("give a file that `agent home export` of this version wrote")?;
         let of = &member.path[..folder.len() + 1 + name.len()];
         let bytes = member.bytes;

@@ -175,7 +175,7 @@ struct GlobalArgs {
     /// Write only errors to stderr, no notices or progress
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Write details and timings to stderr; give the option twice to include the internal log
+    /// Write details and timings to stderr; -vv also writes the internal log
     ///
     /// AGENT_LOG sets filter directives for the internal log, such as agent=debug. At the level
     /// trace, the log shows every run, step, trial, program and tool call with its duration.
@@ -247,7 +247,7 @@ enum Command {
     /// Export the home directory as one file, or import such a file
     #[command(subcommand)]
     Home(home::Command),
-    /// Write a completion script for a shell
+    /// Print a completion script for a shell
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
     Man(manual::ManArgs),
@@ -386,7 +386,7 @@ fn run_arguments() -> ExitCode {
             }
             let message = locked(&last_panic).take();
             printer.error(&format!("internal error: {}", message.unwrap_or_default()));
-            printer.hint("this is a fault of the program; please report it with this message");
+            printer.hint("this is a bug in agent; please report it with this message");
             Exit::Internal.into()
         }
     }
@@ -475,8 +475,7 @@ fn watch_signals(
 /// Writes the message about the interruption to stderr, waiting at most [`TIME_TO_TELL`] for that,
 /// and ends the process.
 fn end_interrupted(printer: Arc<Printer>) -> ! {
-    let text =
-        printer.way_on().unwrap_or_else(|| "the command was ended before it finished".to_owned());
+    let text = printer.way_on().unwrap_or_else(|| "the command did not finish".to_owned());
     let (told, telling) = mpsc::sync_channel(1);
     let tell = move || {
         printer.error(&format!("interrupted: {text}"));

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::{Cli, Context, Exit};
 use agent_app::{Result, output};
 
-/// Write a completion script for a shell
+/// Print a completion script for a shell
 ///
 /// Prints the script to stdout; where to save it depends on the shell.
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ const OPENERS: &[&[&str]] = if cfg!(target_os = "macos") {
 /// browser starts.
 pub(super) fn open(address: &str, ctx: &Context) {
     let opened = has_screen() && OPENERS.iter().any(|opener| started(opener, address));
-    let told = if opened { "opening" } else { "no browser can be started here; open" };
+    let told = if opened { "opening" } else { "cannot start a browser; open" };
     ctx.watch.notice(&format!("{told} {address}"));
 }
 

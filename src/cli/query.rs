@@ -176,7 +176,9 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let contrary: Vec<String> = understood.contrary.iter().map(|name| shown(name)).collect();
     let contrary = match contrary.as_slice() {
         [] => String::new(),
-        names => format!("paths follow {}, which the question's words exclude", names.join(", ")),
+        names => {
+            format!("paths follow {}, which the words of the question exclude", names.join(", "))
+        }
     };
     let program = record.route.first().map(|way| {
         let (category, percent) = (plain(way.category, MAX_CATEGORY), 100.0 * way.probability);

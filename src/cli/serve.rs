@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         move |address: SocketAddr| watch.notice(&format!("listening on http://{address}"));
     match serve::run(options, listening, started) {
         Err(error @ ServeError::Open(_)) => {
-            Err(error).hint("make a key with `agent key add NAME`, or listen on 127.0.0.1")
+            Err(error).hint("create a key with `agent key add NAME`, or listen on 127.0.0.1")
         }
         Err(error @ ServeError::Listen { .. }) => {
             Err(error).hint("choose another port with --listen; port 0 takes a free one")
@@ -102,9 +102,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let cut_off = outcome?;
             finish(llm, ctx)?;
             match cut_off {
-                0 => ctx.watch.notice("ended; all running requests were finished"),
+                0 => ctx.watch.notice("stopped; all running requests finished"),
                 n => ctx.watch.warning(&format!(
-                    "ended; {} took too long and {} cut off",
+                    "stopped; {} took too long and {} cut off",
                     counted(n as u64, "connection"),
                     if n == 1 { "was" } else { "were" }
                 )),
@@ -218,7 +218,7 @@ impl ServedArgs {
             }
         }
         if bases.is_empty() {
-            return Err(AppError::usage(anyhow!("there is nothing to serve")))
+            return Err(AppError::usage(anyhow!("nothing to serve")))
                 .hint("give --bundle latest, or --base NAME to serve search alone");
         }
         Ok(bases)

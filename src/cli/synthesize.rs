@@ -55,7 +55,9 @@ fn of_nodes(made: &NodeQuestions) -> String {
             quality.answers.mean, quality.answers.median, quality.answers.max
         ),
     ];
-    lines.extend(quality.dropped.iter().map(|(why, n)| format!("dropped {n}: the question {why}")));
+    lines.extend(
+        quality.dropped.iter().map(|(why, n)| format!("dropped {n} because the question {why}")),
+    );
     lines.join("\n") + "\n"
 }
 

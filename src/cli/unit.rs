@@ -184,9 +184,8 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
         (_, _, Some(system), _) => plan_rankings(args, system, ctx)?,
         (.., Some(dataset)) if args.words => words::plan(args, dataset, ctx)?,
         (.., Some(dataset)) => embed::plan(args, dataset, ctx)?,
-        _ => Units::open(&args.dir).hint(
-            "say what to do: --bundle B --batch FILE, --dataset N --split S --system S, or --index N",
-        )?,
+        _ => Units::open(&args.dir)
+            .hint("give --bundle B --batch FILE, --dataset N --split S --system S, or --index N")?,
     };
     let remaining = units.remaining();
     let (n, all, dir) = (count(remaining.len() as u64), count(units.len()), args.dir.display());
@@ -328,9 +327,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     let task = task_of(&units)?;
     let file = match (&task.kind, &args.out) {
         (Kind::Evaluate { .. }, _) => {
-            return Err(anyhow!(
-                "these units belong to a run, which collects their results itself"
-            ))?;
+            return Err(anyhow!("these units belong to a run; the run collects their results"))?;
         }
         (Kind::Embed { vectors }, None) => {
             return embed::collect(&args.dir, &units, &task, vectors, ctx);

@@ -40,8 +40,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let session = Session::open(request, ctx)?;
             if session.is_same {
                 let name = &session.name;
-                let same =
-                    format!("\"{name}\" is the base that the bundle was made for: nothing drifted");
+                let same = format!(
+                    "\"{name}\" is the base that the bundle was made for: there is no drift"
+                );
                 ctx.watch.notice(&same);
                 return Ok(Exit::Done);
             }

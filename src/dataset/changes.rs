@@ -99,7 +99,7 @@ fn is_same(old: &Kb, node: NodeId, new: &Kb, new_node: NodeId) -> bool {
         && named(old, node) == named(new, new_node)
 }
 
-/// Counts the edges of the relation `name` in the base `of` that the base `other` lacks. `to_other`
+/// Counts the edges of the relation `name` that the base `of` has and the base `other` lacks. `to_other`
 /// maps nodes of `of` to nodes of `other`.
 fn missing(of: &Kb, other: &Kb, name: &str, to_other: &[Option<NodeId>]) -> u64 {
     let Some(relation) = of.relation_id(name) else { return 0 };

@@ -56,7 +56,7 @@ const HASH_BUFFER: usize = 1 << 20;
 #[non_exhaustive]
 pub enum HubError {
     /// The endpoint is not a valid address, or a redirect leads to an invalid or unsafe address.
-    #[error("{address:?} is not a hub address; use one such as https://huggingface.co")]
+    #[error("{address:?} is not a valid hub address; use, for example, https://huggingface.co")]
     Address {
         /// The invalid or unsafe address.
         address: String,
@@ -74,7 +74,7 @@ pub enum HubError {
         attempts: u32,
     },
     /// The hub answered with an error status.
-    #[error("{url}: the hub answers {status}{}", remedy(*.status))]
+    #[error("{url}: the hub returned {status}{}", remedy(*.status))]
     Status {
         /// The requested address.
         url: String,

@@ -284,7 +284,7 @@ fn read_edges(
     if header != EDGES_HEADER {
         let found: String = header.chars().take(100).collect();
         let message = format!("the header is {found:?}, not {EDGES_HEADER:?}");
-        let hint = "begin the file with that line, tab-separated";
+        let hint = "the first line must be that header, separated by tabs";
         problems.add(&path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
     }
     while let Some((number, line)) = lines.next_of(Phase::Edges, watch)? {

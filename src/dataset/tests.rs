@@ -220,11 +220,11 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
         "{\"id\": 0, \"type\": \"\", \"name\": \"x\"}\n",
         ":1: type name of 0 bytes; use 1 to 1024 bytes",
     ),
-    ("nodes.jsonl", "", " holds no nodes; write at least one"),
+    ("nodes.jsonl", "", " contains no nodes; add at least one"),
     (
         "edges.tsv",
         "",
-        ":1: the header is \"\", not \"src_id\\trelation\\tdst_id\"; begin the file with that line",
+        ":1: the header is \"\", not \"src_id\\trelation\\tdst_id\"; the first line must be that",
     ),
     ("edges.tsv", "1\twrote\t0\n", ":1: the header is \"1\\twrote\\t0\", not"),
     (
@@ -247,22 +247,22 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "edges.tsv",
         "src_id\trelation\tdst_id\n1\twrote\t0\n1\ta\rb\t2\n",
-        ":3: relation name \"a\\rb\" holds a control character; rename it in the data",
+        ":3: relation name \"a\\rb\" contains a control character; rename it in the data",
     ),
     (
         "nodes.jsonl",
         "{\"id\": 0, \"type\": \"a\\nfn retrieve\", \"name\": \"\"}\n",
-        ":1: type name \"a\\nfn retrieve\" holds a control character; rename it in the data",
+        ":1: type name \"a\\nfn retrieve\" contains a control character; rename it in the data",
     ),
     (
         "nodes.jsonl",
         "{\"id\": 0, \"type\": \"a\\u202eb\", \"name\": \"\"}\n",
-        ":1: type name \"a\\u{202e}b\" holds a control character",
+        ":1: type name \"a\\u{202e}b\" contains a control character",
     ),
     (
         "qa.csv",
         "id,query,answers\n",
-        ":1: the header is \"id,query,answers\"; it needs the columns id,query,answer_ids",
+        ":1: the header is \"id,query,answers\"; the required columns are id,query,answer_ids",
     ),
     (
         "qa.csv",
@@ -277,7 +277,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "qa.csv",
         "id,query,answer_ids\n1,a,[]\n",
-        ":2: the query has no answers; drop it or label it",
+        ":2: the query has no answers; remove the query, or add answers",
     ),
     (
         "qa.csv",
@@ -297,7 +297,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
         ":6: query id 1 occurs twice",
     ),
     ("split/val.index", "8\n10\n", ":2: query 10 is not in qa.csv; add it there or drop this line"),
-    ("split/val.index", "8\n9\n", ":2: query 9 is already in split train; keep it in one place"),
+    ("split/val.index", "8\n9\n", ":2: query 9 is already in split train; keep it in one split"),
     ("dataset.toml", "title = \"x\"\nlicense = \"y\"\n", ":2: unknown field `license`"),
 ];
 

@@ -168,7 +168,7 @@ fn read(
         match existing(kb, node_type, key) {
             Some(node) if deleted.contains(&node) => {
                 let hint = "remove it from one of the two files";
-                return fault(format!("id \"{key}\" is deleted too"), hint);
+                return fault(format!("id \"{key}\" is both replaced and deleted"), hint);
             }
             None if !kb.has_keys() => {
                 if let Some(node) = kb.nodes_of_key(key).first()
@@ -356,12 +356,13 @@ impl<'a> Written<'a> {
         match found.as_slice() {
             [(node, _)] => Ok(*node),
             [] => {
-                let message = format!("{relation} leads to \"{id}\", and no node has this id");
+                let message = format!("{relation} refers to \"{id}\", but no node has this id");
                 let hint = "add the node, or remove the edge";
                 Err(Fault::new(ProblemKind::UnknownNode, message, hint))
             }
             _ => {
-                let message = format!("{relation} leads to \"{id}\", and several nodes have it");
+                let message =
+                    format!("{relation} refers to \"{id}\", but several nodes have this id");
                 Err(Fault::new(ProblemKind::BadId, message, WITH_TYPE))
             }
         }
@@ -615,7 +616,7 @@ mod tests {
         for part in [
             "unknown field `colour`",
             "id \"2\" occurs twice",
-            "id \"3\" is deleted too",
+            "id \"3\" is both replaced and deleted",
             "gone.txt:2: no node has this id",
             "gone.txt:3: the id occurs twice",
         ] {
@@ -623,8 +624,8 @@ mod tests {
         }
         let line = r#"{"id": "2", "type": "paper", "name": "a", "edges": {"cites": ["3", "17"]}}"#;
         let error = changed(&home, "base", Some(line), Some("3\n")).unwrap_err().to_string();
-        assert!(error.contains("cites leads to \"3\", and no node has this id"), "{error}");
-        assert!(error.contains("cites leads to \"17\""), "{error}");
+        assert!(error.contains("cites refers to \"3\", but no node has this id"), "{error}");
+        assert!(error.contains("cites refers to \"17\""), "{error}");
         assert_eq!(home.get("base").unwrap().record.fingerprint, base.record.fingerprint);
     }
 }

@@ -268,8 +268,8 @@ pub enum EmbedError {
     },
     /// The embedder differs from the one that computed the vectors of the index.
     #[error(
-        "{embedder} is no longer the model that the index was built with; restore it, or \
-         build the vectors again with `agent index N --embedder {embedder} --force`"
+        "{embedder} differs from the model of the index; restore that model, or rebuild the \
+         vectors with `agent index N --embedder {embedder} --force`"
     )]
     Changed {
         /// Name of the embedder on the command line, such as `openai:MODEL`.

@@ -109,7 +109,7 @@ pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => "; free space there and run the command again",
         io::ErrorKind::QuotaExceeded => {
-            "; raise the quota there or free space, and run the command again"
+            "; raise the quota or free space there, and run the command again"
         }
         _ => "",
     }

@@ -101,7 +101,7 @@ pub enum TarballError {
         reason: String,
     },
     /// The caller asked to stop.
-    #[error("stopped; nothing was kept")]
+    #[error("stopped; no files were written")]
     Stopped,
 }
 

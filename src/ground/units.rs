@@ -222,7 +222,7 @@ impl Units {
     pub fn open(dir: &Path) -> Result<Self, UnitsError> {
         let no_plan = |reason: String| UnitsError::NoPlan { path: dir.to_owned(), reason };
         let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES)
-            .map_err(|error| no_plan(format!("there is no plan of units: {error}")))?;
+            .map_err(|error| no_plan(format!("no plan of units: {error}")))?;
         let plan: Plan = serde_json::from_slice(&bytes)
             .map_err(|error| no_plan(format!("{PLAN} is not a plan of units: {error}")))?;
         let current = (FORMAT, env!("CARGO_PKG_VERSION"));

@@ -122,7 +122,7 @@ const MAX_LOGGED: usize = 300;
 /// Logs on one line why a reply of a language model is unusable; `-v` shows these lines.
 pub(crate) fn log_unassisted(role: &RoleSpec, reason: &str) {
     let reason: String = one_line(reason).chars().take(MAX_LOGGED).collect();
-    tracing::info!("no usable reply of the language model as {}: {reason}", role.name);
+    tracing::info!("no usable reply from the language model in role {}: {reason}", role.name);
 }
 
 /// Number of candidates passed to a program.
@@ -532,7 +532,7 @@ fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B 
         scope.spawn(|_| found = Some(elsewhere()));
         here()
     });
-    let found = found.unwrap_or_else(|| unreachable!("a scope ends after all that it spawned"));
+    let found = found.unwrap_or_else(|| unreachable!("a scope waits for its spawned tasks"));
     (own, found)
 }
 

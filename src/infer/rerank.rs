@@ -119,7 +119,7 @@ struct ScoredShortlist {
     shortlist: Answer,
     /// The model's scores in the order of the shortlist; `None` for a node without a usable score.
     scores: Vec<Option<f32>>,
-    /// Why a whole batch was not scored; `None` if every batch has a usable score.
+    /// Why a batch got no score at all; `None` if every batch got at least one usable score.
     missed: Option<AssistFailure>,
 }
 
@@ -339,7 +339,7 @@ impl Rerank {
 fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
     let n = scores.len();
     let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {
-        return vec![Explanation::new("the model", format!("scored only the first {n}"))];
+        return vec![Explanation::new("the model", format!("scored only the first {n} nodes"))];
     };
     let given = score.map_or(Cell::from("no usable score"), Cell::from);
     vec![Explanation::new("the model", given), Explanation::new("rank in the shortlist", at + 1)]

@@ -813,7 +813,7 @@ fn weights_without_bounds_are_no_bundle() {
     };
     for change in [&huge as &dyn Fn(&mut Bundle), &reranker] {
         let error = read(change).unwrap_err().to_string();
-        assert!(error.contains("a weight is beyond"), "{error}");
+        assert!(error.contains("the absolute value of a weight exceeds"), "{error}");
     }
     let mrr = |bundle: &mut Bundle| bundle.validation.mrr = 1e39;
     let baseline = |bundle: &mut Bundle| {
@@ -821,7 +821,7 @@ fn weights_without_bounds_are_no_bundle() {
     };
     for change in [&mrr as &dyn Fn(&mut Bundle), &baseline] {
         let error = read(change).unwrap_err().to_string();
-        assert!(error.contains("is not a mean reciprocal rank"), "{error}");
+        assert!(error.contains("is outside 0 to 1"), "{error}");
     }
     let whole = |bundle: &mut Bundle| {
         bundle.validation.mrr = 1.0;

@@ -41,7 +41,7 @@ pub struct KbMeta {
     pub languages: Option<Languages>,
 }
 
-/// The word for a field in messages. Names of fields are not checked for control characters.
+/// The word for a field in messages. Of names, only those of fields may have control characters.
 const FIELD: &str = "field";
 /// Maximum number of characters of a refused name that an error shows.
 const SHOWN_CHARS: usize = 60;

@@ -27,7 +27,8 @@ pub enum KbError {
     },
     /// The base has a format version that this program cannot read.
     #[error(
-        "{path} has format {found}, this program reads format {supported}; import the dataset again"
+        "{path} has format {found}, but this program reads format {supported}; import the dataset \
+         again"
     )]
     Version {
         /// Path of the manifest of the base.
@@ -65,7 +66,7 @@ pub enum KbError {
     },
     /// The name of a type or relation, or the key of a node, contains a character that ends a line,
     /// moves a cursor or changes the direction of text.
-    #[error("{what} name {shown} holds a control character; rename it in the data")]
+    #[error("{what} name {shown} contains a control character; rename it in the data")]
     ControlInLabel {
         /// What is named, such as "relation".
         what: &'static str,
@@ -74,7 +75,7 @@ pub enum KbError {
     },
     /// An edge starts or ends at a node that was not written.
     #[error(
-        "edge {source_id} -> {target_id} names a node outside 0..{n_nodes}; add the node first"
+        "edge {source_id} -> {target_id} refers to a node outside 0..{n_nodes}; add the node first"
     )]
     EdgeOutOfRange {
         /// Id of the node at which the edge starts.

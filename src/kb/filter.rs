@@ -92,7 +92,7 @@ pub enum FilterError {
     TooManyFacets(usize),
     /// A facet has too many values to be counted; holds the name of the facet.
     #[error(
-        "\"{0}\" has more than {MAX_FACET_VALUES} values; narrow the nodes by a condition, or name another field"
+        "\"{0}\" has more than {MAX_FACET_VALUES} values; add a condition, or name another field"
     )]
     TooManyValues(String),
 }
@@ -130,8 +130,8 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
-    /// Creates a condition from its parts; `values` must not be empty. As text, values that contain
-    /// a comma are in double quotes.
+    /// Creates a condition from its parts; `values` must not be empty. In its text
+    /// form, values that contain a comma are in double quotes.
     pub fn new(field: impl Into<String>, operator: Operator, values: Vec<String>) -> Condition {
         let field = field.into();
         let sign = OPERATORS.iter().find(|pair| pair.1 == operator).map_or("=", |pair| pair.0);
@@ -153,7 +153,7 @@ impl FromStr for Condition {
     fn from_str(text: &str) -> Result<Condition, String> {
         let form = "write FIELD=VALUE, with one of = != < <= > >=";
         if text.len() > MAX_BYTES {
-            return Err(format!("it has more than {MAX_BYTES} bytes; shorten it"));
+            return Err(format!("the condition exceeds {MAX_BYTES} bytes; shorten it"));
         }
         let at = text
             .find(['!', '=', '<', '>'])
@@ -168,7 +168,7 @@ impl FromStr for Condition {
         };
         let field = field.trim().to_owned();
         if field.is_empty() {
-            return Err(format!("{text:?} names no field; {form}"));
+            return Err(format!("{text:?} has no field before the operator; {form}"));
         }
         if values.iter().any(String::is_empty) {
             return Err(format!("{text:?} has an empty value; {form}"));
@@ -578,7 +578,7 @@ mod tests {
     fn wrong_conditions_are_refused_with_the_remedy() {
         for (text, part) in [
             ("site", "has no operator; write FIELD=VALUE"),
-            ("=Bonn", "names no field"),
+            ("=Bonn", "has no field before the operator"),
             ("site=", "has an empty value"),
             ("site=a,,b", "has an empty value"),
             ("a!b", "has no operator"),

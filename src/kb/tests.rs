@@ -238,7 +238,7 @@ fn wrong_input_to_the_writer_is_named() {
     assert_eq!(message(&[], &[], &[]), "the base has no nodes; add at least one");
     assert_eq!(
         message(&nodes(), &[(0, "cites", 5)], &[]),
-        "edge 0 -> 5 names a node outside 0..5; add the node first"
+        "edge 0 -> 5 refers to a node outside 0..5; add the node first"
     );
     assert_eq!(
         message(&nodes(), &EDGES, &["papers"]),
@@ -396,7 +396,9 @@ fn another_format_is_refused_by_name() {
     let path = dir.path().join("manifest.json");
     fs::write(&path, "{\"format_version\": 2, \"more\": []}").unwrap();
     let error = Kb::open(dir.path()).unwrap_err().to_string();
-    assert!(error.ends_with("has format 2, this program reads format 1; import the dataset again"));
+    assert!(
+        error.ends_with("has format 2, but this program reads format 1; import the dataset again")
+    );
     fs::remove_file(&path).unwrap();
     assert!(matches!(Kb::open(dir.path()), Err(KbError::NotABase { .. })));
 }

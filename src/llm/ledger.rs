@@ -54,7 +54,7 @@ pub struct Spending {
     pub tokens_out: u64,
     /// Cost of the replies of models with a known price, in USD.
     pub usd: f64,
-    /// Number of replies of models without a known price.
+    /// Number of replies from models without a known price.
     pub unpriced: u64,
 }
 
@@ -217,7 +217,7 @@ impl Ledger {
             let reserved: u64 = books.reserved.iter().map(|reserved| reserved.tokens).sum();
             if used.saturating_add(reserved).saturating_add(tokens) > ceiling {
                 return Err(LlmError::Budget {
-                    what: "budget of tokens",
+                    what: "token budget",
                     spent: used.to_string(),
                     ceiling: format!("{ceiling} tokens"),
                     next: format!("{tokens} tokens"),

@@ -218,7 +218,7 @@ impl Settings {
         for (model, price) in &llm.prices {
             for (name, usd) in [("input", price.input), ("output", price.output)] {
                 let is_price = usd.is_finite() && usd >= 0.0;
-                let expected = "USD for a million tokens, 0 or more";
+                let expected = "USD per million tokens, 0 or more";
                 lines.require(is_price, &format!("llm.prices.{model}.{name}"), expected)?;
             }
         }

@@ -62,7 +62,7 @@ pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
             _ => return None,
         };
         let part = part.name();
-        Some(format!("{part} is a part of the {actor} actor; use --actor search,llm"))
+        Some(format!("{part} belongs to the {actor} actor; use --actor search,llm"))
     };
     let exclusive = [
         (Ablation::Mining, Ablation::Relaxation, "without mining there are no metapaths to relax"),
@@ -95,11 +95,11 @@ mod tests {
         assert!(conflict(&[Comparator, Steps], both).is_some());
         assert_eq!(conflict(&[Tuning, Router, Comparator], actors("llm")), None);
         let why = conflict(&[Mutation], actors("llm")).unwrap();
-        assert_eq!(why, "mutation is a part of the search actor; use --actor search,llm");
+        assert_eq!(why, "mutation belongs to the search actor; use --actor search,llm");
         for part in [Comparator, Steps, Lexicon] {
             let why = conflict(&[Tuning, part], actors("search")).unwrap();
             let part = part.name();
-            assert_eq!(why, format!("{part} is a part of the llm actor; use --actor search,llm"));
+            assert_eq!(why, format!("{part} belongs to the llm actor; use --actor search,llm"));
         }
     }
 

@@ -78,7 +78,7 @@ impl CategoryProgram {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// Returns the origin of the program, without its parent.
+    /// Returns the record of the program's origin, with `change`; its parent stays unset.
     pub(super) fn origin(&self, change: &str) -> Origin {
         Origin::new(&self.proposed_by, change, None)
     }

@@ -36,7 +36,7 @@ const DEPTH: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// One program, on the training queries of its trial.
+    /// One program, compared on the training queries of its trial.
     Program,
     /// All current programs, on all training queries; the router chooses the program of each query.
     Together,

@@ -92,8 +92,8 @@ impl Run<'_> {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
             if asks(&one.program) {
                 self.report(format!(
-                    "{}: skipped, since it calls functions that ask a language model, which only \
-                     programs of the llm actor may do",
+                    "{}: skipped, since it calls functions that ask a language model; only \
+                     programs of the llm actor may call these",
                     one.file
                 ));
                 continue;

@@ -100,7 +100,7 @@ impl Requester {
         let first_byte = time.end.min(begin + limits.first_byte);
         let request =
             self.client.post(url.clone()).headers(self.headers.clone()).body(body.to_vec());
-        let late = || format!("no reply in {}", seconds(first_byte - begin));
+        let late = || format!("no reply within {}", seconds(first_byte - begin));
         let sent = before(first_byte, request.send(), late).await?;
         let reply = sent.map_err(|error| self.connection_error(&error))?;
         if reply.status().is_success() {
@@ -175,7 +175,7 @@ impl Requester {
         let mut message = match (error.is_connect(), error.is_timeout()) {
             (true, true) => {
                 let wait = seconds(self.limits.connect);
-                return AttemptError::transient(format!("no connection in {wait}"));
+                return AttemptError::transient(format!("no connection within {wait}"));
             }
             (true, false) => "no connection".to_owned(),
             (false, _) => "the connection was lost".to_owned(),

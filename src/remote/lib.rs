@@ -155,7 +155,8 @@ pub enum RemoteError {
     },
     /// The quota of the account is used up.
     #[error(
-        "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
+        "{host} reports that the quota is used up: {message}; add credit, or wait until it is \
+         renewed"
     )]
     Quota {
         /// Host name of the service, with the port if the address has one.
@@ -185,7 +186,8 @@ pub enum RemoteError {
     },
     /// Too many attempts failed in a row, so this request was not sent again.
     #[error(
-        "{host} failed {failures} times in a row, the last time with: {message}; try again when the service works"
+        "{host} failed {failures} times in a row, the last time with: {message}; try again when \
+         the service is available"
     )]
     Outage {
         /// Host name of the service, with the port if the address has one.
@@ -347,7 +349,7 @@ impl Service {
                 }
             }
         });
-        let lost = || Err(RemoteError::Setup("the task of the request ended early".to_owned()));
+        let lost = || Err(RemoteError::Setup("the request's task ended unexpectedly".to_owned()));
         replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
     }
 }

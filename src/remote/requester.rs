@@ -158,8 +158,8 @@ impl Requester {
             }
             Err(wait) => {
                 let message = format!(
-                    "the limits per minute delay the next request by {:.0} s, more than the total \
-                     time of {} s",
+                    "the limits per minute delay the next request by {:.0} s, but a request may \
+                     take {} s in total",
                     wait.as_secs_f64(),
                     self.limits.total.as_secs_f64()
                 );

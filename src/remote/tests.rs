@@ -298,7 +298,7 @@ fn l5_each_deadline_ends_an_attempt() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
     let begun = || Act::Send([&head[..], b"begun"].concat());
     let first_byte = Limits { first_byte: ms(400), ..limits };
-    times_out(vec![Act::Pause(None)], first_byte, ms(400), "no reply in 0.4 s");
+    times_out(vec![Act::Pause(None)], first_byte, ms(400), "no reply within 0.4 s");
     let idle = Limits { idle: ms(400), ..limits };
     times_out(vec![begun(), Act::Pause(None)], idle, ms(400), "the reply stalled for 0.4 s");
     // Slow bytes keep the reply from being idle, but not from exceeding the time of an attempt.
@@ -325,7 +325,7 @@ fn l5_a_connection_that_is_not_made_ends_too() {
     let limits =
         Limits { connect: ms(400), attempt: long, first_byte: long, attempts: 1, ..quick() };
     let began = Instant::now();
-    assert_eq!(message(post(&open(address, limits))), "no connection in 0.4 s");
+    assert_eq!(message(post(&open(address, limits))), "no connection within 0.4 s");
     let took = began.elapsed();
     assert!(took >= ms(400) && took < ms(440) + SLACK, "{took:?}");
 }
@@ -350,7 +350,7 @@ fn l5_the_total_bounds_all_attempts() {
     let limits = Limits { attempt: Duration::from_secs(60), total: ms(300), ..limits };
     let began = Instant::now();
     let message = self::message(post(&open(hanging.url(), limits)));
-    assert!(message.contains("no reply in 0.3 s; no time is left"), "{message}");
+    assert!(message.contains("no reply within 0.3 s; no time is left"), "{message}");
     assert!(began.elapsed() < ms(330) + SLACK);
 }
 

@@ -249,7 +249,7 @@ fn native(
     let missing = if !has_memory {
         Some("export the module's memory as `memory`")
     } else if !takes(RETRIEVE, 1) {
-        Some("export `retrieve(length: i32)` without a result; results are given by `give`")
+        Some("export `retrieve(length: i32)` without a result; pass results to `give`")
     } else if module.get_export(PARAMS).is_some() && !takes(PARAMS, 0) {
         Some("export `params()` without arguments and result, or not at all")
     } else {

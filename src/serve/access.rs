@@ -84,10 +84,10 @@ pub enum KeyError {
     #[error("key {0:?} already exists; remove it first, or choose another name")]
     Exists(String),
     /// No key has this name.
-    #[error("no key {0:?}; `agent key list` lists all keys")]
+    #[error("no key is named {0:?}; `agent key list` lists all keys")]
     Unknown(String),
     /// The operating system provides no random numbers.
-    #[error("the system provides no random numbers for a key")]
+    #[error("the operating system provides no random numbers, so no key can be created")]
     Random,
 }
 

@@ -224,7 +224,7 @@ fn by_table(
 
 fn not_answered(error: &AskError) -> ApiError {
     let remedy = match error {
-        AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
+        AskError::NoTable => "a question that asks for nodes needs a bundle; use /v1/query",
         AskError::Plan(_) => "send a plan in the form of `plan` in an answer",
         _ => "use words of the base; GET /v1/base lists its types and relations",
     };

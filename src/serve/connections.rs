@@ -54,8 +54,9 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(30);
 const PROBE: &[u8] = b"GET /health/live ";
 /// Reply to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n\
-    Content-Type: application/json\r\nContent-Length: 104\r\nConnection: close\r\n\r\n\
-    {\"error\":{\"code\":\"busy\",\"message\":\"there are too many connections\",\"remedy\":\"connect again in a while\"}}";
+    Content-Type: application/json\r\nContent-Length: 107\r\nConnection: close\r\n\r\n\
+    {\"error\":{\"code\":\"busy\",\"message\":\"there are too many connections\",\
+    \"remedy\":\"connect again in 10 seconds\"}}";
 /// Pause after a connection could not be accepted, for example because file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 

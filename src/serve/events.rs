@@ -81,7 +81,7 @@ pub(super) async fn events(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = last.or(after.after).unwrap_or(0);
     if i64::try_from(after).is_err() {
-        let remedy = format!("give the number of a step, 0 to {}", i64::MAX);
+        let remedy = format!("give a step number from 0 to {}", i64::MAX);
         return Err(ApiError::bad(format!("after is {after}"), remedy));
     }
     let place = server.followers.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;

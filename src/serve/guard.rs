@@ -50,7 +50,12 @@ pub(super) async fn allowed(
         }
         Some((scope, _)) if scope < needed => {
             let remedy = "use a key of scope admin";
-            refused(StatusCode::FORBIDDEN, "forbidden", "the key does not allow this", remedy)
+            refused(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "the key does not permit this request",
+                remedy,
+            )
         }
         Some((scope, client)) => {
             // MCP handlers read the scope and the client from the extensions.
@@ -78,7 +83,7 @@ pub(super) async fn noted(
         let remedy = "send either Content-Length or Transfer-Encoding";
         ApiError::bad("the request gives the length of its body twice", remedy).into_response()
     } else if !names_a_host(&request) {
-        ApiError::bad("the request names no host, or several", "send one Host header")
+        ApiError::bad("the request has no Host header, or several", "send one Host header")
             .into_response()
     } else if !server.hosts.accept(&request) {
         let remedy = "use the server's own name, or start it with --host and this name";

@@ -133,7 +133,7 @@ pub struct Listening {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is not a loopback address, and there are no keys.
-    #[error("{0} can be reached from other machines, and there is no key")]
+    #[error("{0} can be reached from other machines, but no key exists")]
     Open(SocketAddr),
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}")]

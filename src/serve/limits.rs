@@ -57,8 +57,10 @@ pub fn reference_page() -> String {
         ("Assistants", assistant_rows()),
         ("Programs and statements of clients", program_rows()),
     ] {
-        let _ =
-            write!(page, "\n## {title}\n\n| what | limit | beyond it |\n| --- | ---: | --- |\n");
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| quantity | limit | if exceeded |\n| --- | ---: | --- |\n"
+        );
         for (of, limit, beyond) in rows {
             let _ = writeln!(page, "| {of} | {limit} | {beyond} |");
         }
@@ -108,7 +110,7 @@ fn connection_rows() -> Vec<Row> {
         ),
         ("requests per connection that begins with `GET /health/live`", "1".to_owned(), "closed"),
         (
-            "time for the head of a request, also between two requests",
+            "time for the head of a request, including the wait between two requests",
             time(connections::HEADER_TIME),
             "closed",
         ),
@@ -223,9 +225,9 @@ fn program_rows() -> Vec<Row> {
             time(sql.time),
             "the statement is stopped",
         ),
-        ("memory of the statement beside its tables", bytes(heap), "an error"),
+        ("memory of the statement, without its tables", bytes(heap), "an error"),
         (
-            "numbers that functions of the statement keep at the same time",
+            "numbers that the statement's functions hold at the same time",
             table::MAX_NUMBERS.to_string(),
             "an error",
         ),

@@ -115,7 +115,7 @@ pub(super) async fn performed(
         n if n <= max => Ok(reply),
         n => {
             let message = format!("the reply has {n} bytes, more than {max}");
-            Err(ApiError::bad(message, "request less, such as a smaller k"))
+            Err(ApiError::bad(message, "request less, for example with a smaller k"))
         }
     }
 }

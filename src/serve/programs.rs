@@ -248,7 +248,10 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     checked_k(asked.k)?;
     let deadline = deadline(asked.timeout_ms)?;
     if asked.query.is_some() == asked.sample.is_some() {
-        return Err(ApiError::bad("no input for the program", "give either query or sample"));
+        return Err(ApiError::bad(
+            "the request has neither query nor sample, or both",
+            "give either query or sample",
+        ));
     }
     let work = move || {
         let _last = GivesBack;

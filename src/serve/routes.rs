@@ -525,7 +525,7 @@ impl From<NotExchanged> for ApiError {
     fn from(error: NotExchanged) -> ApiError {
         let remedy = match &error {
             NotExchanged::Dataset(DatasetError::UnknownName { .. }) => {
-                let remedy = "import it again; the current version stays active";
+                let remedy = "import the base again; the current version stays active";
                 return ApiError::not_found(error.to_string(), remedy);
             }
             NotExchanged::Bundle(SystemError::Bundle(BundleError::OtherBase { .. })) => {

@@ -168,7 +168,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 /// List the runs in the home directory, newest first, page by page.
 #[utoipa::path(get, path = "/v1/runs", params(Part), responses(
     (status = 200, description = "A page of the runs", body = Runs),
-    (status = 500, description = "The home cannot be read", body = ErrorBody),
+    (status = 500, description = "The home directory cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn runs(

@@ -48,7 +48,7 @@ impl StoreSearch {
             ("ranking_options", self.ranking_options.is_some()),
         ] {
             if is_given {
-                let remedy = "leave it out, and filter the results by their attributes and scores";
+                let remedy = "omit it, and filter the results by attributes and scores";
                 return Err(ApiError::bad(format!("{name} is not supported"), remedy));
             }
         }

@@ -49,7 +49,7 @@ pub(super) struct Grounding {
     pub(super) candidates: Vec<NodeId>,
 }
 
-/// A question before its wording.
+/// A question that is not put into words yet.
 struct Draft {
     /// The template; without slots and branches for a question about words of documents only.
     template: Template,

@@ -140,8 +140,8 @@ pub enum SynthError {
     NoTemplates,
     /// No type of the base has numbers with enough different values for questions about numbers.
     #[error(
-        "the base has no numbers to ask about; it needs a type with 50 nodes or more, and a numeric field or \
-         a number of links with 5 distinct values in 100 nodes or more"
+        "the base has no suitable numbers; it needs a type with 50 nodes or more, and a numeric \
+         field or a number of links with 5 distinct values in 100 nodes or more"
     )]
     NoNumbers,
     /// Every draw of a question was rejected.

@@ -209,7 +209,7 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, Template
         (true, Some((missing, id))) => {
             Err(TemplateError::NoneFits { file: file.to_owned(), n, missing, id })
         }
-        (true, None) => Err(form("it holds no templates".to_owned())),
+        (true, None) => Err(form("it contains no templates".to_owned())),
         (false, _) => Ok(LoadedTemplates { templates, foreign }),
     }
 }
@@ -278,7 +278,7 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
         }
     }
     if entry.branches.iter().all(|branch| branch.quantifier.as_deref() == Some("not_exists")) {
-        return Err("has only branches that must not exist; give one that leads to answers".into());
+        return Err("has only branches with not_exists; add one that leads to answers".into());
     }
     let numbered = |text: &String| {
         let slots = entry.slots.iter().enumerate();

@@ -177,7 +177,7 @@ fn an_invalid_file_of_templates_is_an_error_with_a_remedy() {
     assert_eq!(read_templates(&base.kb, &entry(writes, ""), "f").unwrap().templates.len(), 1);
     for (text, expected) in [
         ("{".to_owned(), "my.json: EOF"),
-        (r#"{"templates": []}"#.to_owned(), "holds no templates"),
+        (r#"{"templates": []}"#.to_owned(), "contains no templates"),
         (entry(r#"["author"]"#, ""), "relation, direction, type"),
         (entry(&writes.replace("out", "up"), ""), "has direction \"up\""),
         (entry(writes, r#", "quantifier": "most""#), "has quantifier \"most\""),

@@ -13,9 +13,9 @@ use agent_retrieve::{
 pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
     arguments: "[=DOCUMENTS[,once]][:SYSTEM]",
-    summary: "another system, with a query expanded by its first documents; the query is repeated to \
-              make up half of the words or, with once, written once (=3,once is the PRF of the KAR \
-              paper) [default: 3 documents and bm25+names]",
+    summary: "another system, with a query expanded by its first documents; the query is repeated \
+              until it is half of the words or, with once, not repeated (=3,once is the PRF of the \
+              KAR paper) [default: 3 documents and bm25+names]",
     needs: &[],
     open: |arguments, opener| {
         let Some((documents, share, inner)) = feedback_of(arguments) else {

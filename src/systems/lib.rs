@@ -317,7 +317,7 @@ pub enum SystemError {
         why: String,
     },
     /// The name nests too many systems.
-    #[error("more than {MAX_LEVELS} nested systems; name fewer")]
+    #[error("more than {MAX_LEVELS} nested systems; nest fewer")]
     Nested,
     /// The system needs a language model, and none is configured; holds the name of the system or
     /// option.

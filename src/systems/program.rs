@@ -38,7 +38,7 @@ pub enum ProgramFileError {
     #[error("{0} is not UTF-8 text; save it as UTF-8")]
     NotUtf8(String),
     /// The file is empty or contains only white space.
-    #[error("{0} is empty; define fn retrieve in it")]
+    #[error("{0} is empty; define `fn retrieve` in it")]
     Empty(String),
 }
 

@@ -1,4 +1,4 @@
-//! The optimizer Adam (Kingma & Ba 2015). The order of operations is fixed, so that equal gradients
+//! The Adam optimizer (Kingma & Ba 2015). The order of operations is fixed, so that equal gradients
 //! give equal weights.
 
 use rayon::prelude::*;

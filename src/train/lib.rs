@@ -41,7 +41,9 @@ pub enum TrainError {
         source: io::Error,
     },
     /// A file of a model is invalid.
-    #[error("the model in {path} is damaged or of another version: {reason}; train it again")]
+    #[error(
+        "the model in {path} is damaged or has an unsupported format: {reason}; train it again"
+    )]
     Damaged {
         /// Path of the file or of the model's directory.
         path: String,
@@ -110,7 +112,7 @@ pub enum TrainError {
         known: String,
     },
     /// The scores or gradients of a network could not be computed; holds the reason.
-    #[error("the network cannot be computed: {0}")]
+    #[error("the computation of the network failed: {0}")]
     Network(String),
     /// The caller stopped training; no model was written.
     #[error("stopped")]

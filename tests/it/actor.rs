@@ -251,7 +251,7 @@ fn a_service_that_fails_pauses_the_run_before_anything_is_spent() {
     let moods = [
         (Mood::Garbage, "web page"),
         (Mood::Refuses, "key"),
-        (Mood::Hangs, "no reply in 1 s"),
+        (Mood::Hangs, "no reply within 1 s"),
         (Mood::Limits, "429"),
         (Mood::Dies(0), "connection"),
     ];
@@ -483,7 +483,7 @@ fn parts_of_the_llm_actor_can_be_left_out() {
     // Without the llm actor there is nothing to leave out, named or for lack of a model.
     for actor in [&["--actor", "search"][..], &[]] {
         let args = ["optimize", "--dataset", "shop", "--without", "steps"];
-        let why = ["steps is a part of the llm actor", "--actor search,llm"];
+        let why = ["steps belongs to the llm actor", "--actor search,llm"];
         world.run(args.iter().chain(actor).copied()).fails(2, &why);
     }
 }

@@ -83,7 +83,7 @@ fn answers_that_are_values_are_measured_apart() {
     assert_eq!(ranked["n"], 1, "only the query whose answers are nodes");
     let none = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", "val"];
     let ran = world.run(none.into_iter().chain(["--metrics", "value"]));
-    ran.fails(1, &["no query of val has an answer_value"]);
+    ran.fails(1, &["no query in val has an answer_value"]);
     let twice = format!("{file},{file}");
     let twice = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", &twice];
     let ran = world.run(twice.into_iter().chain(["--metrics", "value"]));
@@ -101,5 +101,5 @@ fn values_are_not_measured_by_a_service_that_gives_no_answer() {
     let ran = Ran::of(command.env("OPENAI_BASE_URL", refusing.url()).output().unwrap());
     assert!(ran.stderr.contains("this evaluation is invalid"), "{}", ran.stderr);
     let line: Value = serde_json::from_str(ran.stdout.trim()).unwrap();
-    assert_eq!(line["invalid"], "a service gave no answer to 1 of 1 queries");
+    assert_eq!(line["invalid"], "a service did not reply for 1 of 1 queries");
 }

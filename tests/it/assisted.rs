@@ -129,7 +129,7 @@ fn verbose_output_says_what_the_service_replied() {
             let mut command = world.command(args.into_iter().chain(["--model", "scripted"]));
             command.env("OPENAI_BASE_URL", model.url());
             let stderr = Ran::of(command.output().unwrap()).stderr;
-            let logged = format!("no usable reply of the language model as {role}: ");
+            let logged = format!("no usable reply from the language model in role {role}: ");
             let mut lines = stderr.lines().filter(|line| line.contains(&logged));
             assert!(lines.any(|line| line.contains(why)), "{mood:?} {effort}: {stderr}");
         }

@@ -213,7 +213,7 @@ fn a_bundle_says_where_its_answers_end() {
     let cutoff = bundle.cutoff.clone().map(|cutoff| Cutoff { weights: last, ..cutoff });
     Bundle { cutoff, ..bundle }.sealed().write(&world.path("bundle.json")).unwrap();
     let shown = ask("steel dart", &["-k", "1"]).done();
-    assert!(shown.contains("-- the answers likely go on to rank "), "{shown}");
+    assert!(shown.contains("-- the answers likely continue to rank "), "{shown}");
     let all = ask("steel dart", &["--json"]).json_lines().pop().unwrap();
     assert_eq!(all["cutoff"], all["hits"].as_array().unwrap().len());
 }

@@ -111,7 +111,7 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     world.run(neutral).fails(2, &["--mode requires --format stark"]);
     let elsewhere =
         ["data", "import", "--name", "t", "--from", &world.source(), "--format", "stark"];
-    world.run(elsewhere).fails(1, &["tiny: no processed.zip or folder processed"]);
+    world.run(elsewhere).fails(1, &["tiny: found neither processed.zip nor a folder"]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn questions_are_answered_while_a_dataset_is_imported_again_and_indexed() {
         assert_eq!(imported[0]["current"], false);
         assert!(waiting.stderr.contains("`agent index tiny` has indexed"), "{}", waiting.stderr);
         assert_eq!(waiting.done(), old);
-        assert!(indexed.stderr.contains("answers with the new import"), "{}", indexed.stderr);
+        assert!(indexed.stderr.contains("uses the new import"), "{}", indexed.stderr);
         indexed.done();
         asking.join().unwrap()
     });
@@ -164,7 +164,7 @@ fn questions_are_answered_while_a_dataset_is_imported_again_and_indexed() {
     // Killed between the index and the renaming: the next run only renames.
     fs::write(world.path("home/bases/tiny/current"), "1").unwrap();
     assert_eq!(world.run(search).done(), old);
-    assert!(world.run(["index", "tiny"]).stderr.contains("answers with the new import"));
+    assert!(world.run(["index", "tiny"]).stderr.contains("uses the new import"));
     assert_eq!(world.run(search).done(), new);
 }
 

@@ -181,8 +181,13 @@ fn a_named_embedder_has_settings_that_its_index_depends_on() {
     // With other settings, vectors of queries would not fit those of the index.
     config("query_prefix = \"yyy \"\n");
     let changed = service.run(&world, search("kite"));
-    changed
-        .fails(1, &["letters is no longer the model", "agent index N --embedder letters --force"]);
+    changed.fails(
+        1,
+        &[
+            "letters differs from the model of the index",
+            "agent index N --embedder letters --force",
+        ],
+    );
     service.run(&world, index.into_iter().chain(["--force"])).done();
     assert!(score("kite") < 1.001);
     config("query_prefx = \"yyy \"\n");

@@ -50,7 +50,7 @@ fn rankings_of_systems_are_printed_side_by_side() {
     }
     let shown = world.run(both).done();
     assert!(shown.contains("bm25") && shown.contains("dense"), "{shown}");
-    world.run(compare).fails(2, &["takes 2 to 8 systems, not 1"]);
+    world.run(compare).fails(2, &["needs 2 to 8 systems; 1 given"]);
 }
 
 #[test]

@@ -281,7 +281,7 @@ by words  3  55.6  not reached     3  search          1  22.2
         given(["durable", "--answers", unknown]).fails(1, &[&told, "ids are 0 to 5"]);
     }
     given([" ", "--answers", "1"]).fails(1, &["the query is empty"]);
-    given(["--query", "77", "--json"]).fails(1, &["there is no query 77 in val"]);
+    given(["--query", "77", "--json"]).fails(1, &["val has no query 77"]);
     world.run(["explain", "--dataset", "tiny"]).fails(2, &["agent explain latest"]);
     let alone = ["explain", "--program", "program.rhai", "durable", "--answers", "1"];
     world.run(alone).fails(2, &["--dataset N"]);

@@ -96,7 +96,7 @@ fn a_device_that_fails_leaves_the_results_of_the_cpu_and_one_warning() {
         assert!(opened() <= 1, "{step}: the device was opened again");
 
         environment.push(("AGENT_GPU", "require"));
-        let error = if warning.is_empty() { "there is no CUDA device" } else { warning };
+        let error = if warning.is_empty() { "no CUDA device was found" } else { warning };
         search(&world, &environment).fails(1, &[error]);
         opened();
     }

@@ -110,9 +110,12 @@ fn single_nodes_of_a_base_are_replaced_added_and_deleted() {
         ["changes.jsonl", "gone.txt"].map(|name| world.path(name).display().to_string());
     let update = ["data", "update", "shop", "--upsert", &changes, "--delete", &gone];
     let rehearsed = world.run(update.into_iter().chain(["--dry-run"])).done();
-    assert!(rehearsed.contains("nodes      1 new, 1 gone, 1 changed, 4 as before"), "{rehearsed}");
+    assert!(
+        rehearsed.contains("nodes      1 added, 1 removed, 1 changed, 4 unchanged"),
+        "{rehearsed}"
+    );
     let told = world.run(update).done();
-    assert!(told.contains("edges      has_brand: 1 new, 2 gone"), "{told}");
+    assert!(told.contains("edges      has_brand: 1 added, 2 removed"), "{told}");
     let shown = world.run(["data", "show", "shop", "--node", "S-4"]).done();
     assert!(shown.contains("-> has_brand (1): Eastwind (B-003)"), "{shown}");
     assert!(shown.contains("tin cup") && !shown.contains("steel"), "{shown}");
@@ -206,7 +209,7 @@ fn answers_are_wholly_of_one_version_while_a_base_is_updated_again_and_again() {
     assert_eq!(base.version as usize, UPDATES + 1);
     let update = ["data", "update", "things", "--from", &from];
     let told = world.run(update);
-    assert!(told.stdout.contains("no node and no edge changed"), "{}", told.stdout);
+    assert!(told.stdout.contains("nodes and edges are unchanged"), "{}", told.stdout);
     // What nobody holds is gone: the current version, the one before, and the first one's directory.
     let versions = fs::read_dir(world.path("home/bases/things")).unwrap();
     let versions = versions.filter(|entry| entry.as_ref().unwrap().path().is_dir());
@@ -219,7 +222,7 @@ fn an_update_keeps_questions_and_a_bundle_may_be_carried_over() {
     let verify = ["verify", "bundle.json"];
     world.run(verify).done();
     let nothing = world.run(verify.into_iter().chain(["--drift"]));
-    assert!(nothing.stderr.contains("nothing drifted"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("there is no drift"), "{}", nothing.stderr);
     // New data without questions: those of before stay.
     let nodes = world.path("tiny/nodes.jsonl");
     let text = fs::read_to_string(&nodes).unwrap();
@@ -228,7 +231,7 @@ fn an_update_keeps_questions_and_a_bundle_may_be_carried_over() {
     fs::remove_dir_all(world.path("tiny/split")).unwrap();
     let told = world.run(["data", "update", "tiny", "--from", &world.source()]).done();
     assert!(told.contains("4 kept, 0 lost"), "{told}");
-    assert!(told.contains("nodes      0 new, 0 gone, 1 changed, 5 as before"), "{told}");
+    assert!(told.contains("nodes      0 added, 0 removed, 1 changed, 5 unchanged"), "{told}");
     let way_out = "agent verify BUNDLE --drift --accept-drift";
     let other = world.run(verify);
     assert!(other.status == 1 && other.stdout.contains("is not the version"), "{}", other.stdout);
@@ -255,13 +258,13 @@ fn an_update_that_loses_most_nodes_or_all_questions_is_refused_unless_forced() {
     let world = World::indexed();
     let [other, _, _] = write_forms(&world);
     let update = ["data", "update", "tiny", "--from", &other];
-    let words = ["would lose 6 of 6 nodes and all questions (4)", "--dry-run", "--force"];
+    let words = ["would remove 6 of 6 nodes and all questions (4)", "--dry-run", "--force"];
     world.run(update).fails(1, &words);
     let run = world.run(update.into_iter().chain(["--dry-run"]));
     assert!(run.stderr.contains("the update loses 6 of 6 nodes"), "{}", run.stderr);
     assert!(run.stderr.contains("nothing was installed"), "{}", run.stderr);
     let told = run.done();
-    assert!(told.contains("nodes      6 new, 6 gone, 0 changed, 0 as before"), "{told}");
+    assert!(told.contains("nodes      6 added, 6 removed, 0 changed, 0 unchanged"), "{told}");
     let shown = || world.run(["data", "show", "tiny"]).done();
     assert!(shown().contains("questions   4 ("), "{}", shown());
     world.run(update.into_iter().chain(["--force"])).done();
@@ -298,11 +301,15 @@ fn a_bundle_whose_relations_are_gone_is_to_be_optimized_again() {
     let edges = world.path("tiny/edges.tsv");
     fs::write(&edges, fs::read_to_string(&edges).unwrap().replace("has_brand", "made_by")).unwrap();
     let told = world.run(["data", "update", "tiny", "--from", &world.source()]).done();
-    assert!(told.contains("gone       the relation has_brand"), "{told}");
+    assert!(told.contains("removed    the relation has_brand"), "{told}");
     let drift = world.run(["verify", "bundle.json", "--accept-drift"]);
     assert_eq!(drift.status, 1, "{}", drift.stderr);
     assert!(drift.stdout.contains("Optimize again"), "{}", drift.stdout);
-    assert!(drift.stdout.contains("follow relations that are gone: has_brand"), "{}", drift.stdout);
+    assert!(
+        drift.stdout.contains("use relations that no longer exist: has_brand"),
+        "{}",
+        drift.stdout
+    );
     assert_eq!(world.run(["verify", "bundle.json"]).status, 1, "nothing was written");
     world.run(["query", "bundle.json", "a kite"]).fails(1, &["made for tiny", "--force"]);
 }

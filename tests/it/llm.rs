@@ -108,7 +108,7 @@ fn doctor_tells_what_is_configured_and_asks_nobody() {
         "4 requests at a time",
         "10 attempts",
         "300 s per attempt",
-        "900 s in all",
+        "900 s in total",
     ];
     tells(&ran, 0, "ok", &words);
     assert!(!ran.stdout.contains(KEY));
@@ -264,9 +264,9 @@ fn l2_final_errors_are_asked_once_and_told_with_a_remedy() {
         (
             429,
             r#"{"error":{"message":"x","code":"insufficient_quota"}}"#,
-            &["the quota is spent", "add credit"],
+            &["the quota is used up", "add credit"],
         ),
-        (402, "", &["the quota is spent"]),
+        (402, "", &["the quota is used up"]),
         (
             400,
             r#"{"error":{"message":"maximum context length"}}"#,

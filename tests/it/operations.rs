@@ -104,7 +104,7 @@ fn operations_are_answered_over_http() {
     ] {
         let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &request);
         let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();
-        assert_eq!((status, remedy.contains("machine of the server")), (400, true), "{reply}");
+        assert_eq!((status, remedy.contains("on the server")), (400, true), "{reply}");
     }
     let source = "fn retrieve(query, candidates, params) { search(query, \"product\", 5) }";
     let run = json!({"dataset": "shop", "query": "steel", "source": source, "k": 1});

@@ -289,7 +289,7 @@ fn parts_are_left_out_and_the_bundle_says_so() {
     go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other disabled parts"]);
     go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no metapaths"]);
     let llm = ["--actor", "llm", "--without", "relaxation"];
-    go("refused", &llm).fails(2, &["part of the search actor"]);
+    go("refused", &llm).fails(2, &["belongs to the search actor"]);
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_run_ends_well_without_test_questions_that_nodes_answer() {
     let run = ["optimize", "--dataset", &source, "--steps", "0", "--test", "--json"];
     let ran = world.run(run);
     assert!(ran.stderr.contains("--test measures nothing"), "{}", ran.stderr);
-    let shared = "1 of 2 validation questions are training questions too";
+    let shared = "1 of 2 validation questions are also training questions";
     assert!(ran.stderr.contains(shared) && ran.stderr.contains("question 2:"), "{}", ran.stderr);
     let line = ran.json_lines().pop().unwrap();
     assert_eq!((&line["test"], &line["test_openings"]), (&Value::Null, &Value::Null));

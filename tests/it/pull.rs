@@ -343,7 +343,7 @@ fn a_refusal_says_what_to_do() {
         hub(|_, _| Some(Answer::Send(429, vec![("retry-after", "9999".into())], vec![])));
     pull(&world, &too_long).fails(1, &["429", "later"]);
     let mut command = world.command(["data", "pull", "prime", "--endpoint", "ftp://x"]);
-    Ran::of(command.output().unwrap()).fails(1, &["not a hub address"]);
+    Ran::of(command.output().unwrap()).fails(1, &["not a valid hub address"]);
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn opened(world: &World) {
     let report = || world.command(["report", "--run", "run", "--open"]);
     let none = report().env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").output().unwrap();
     let told = String::from_utf8(none.stderr).unwrap();
-    assert!(told.contains("no browser") && told.contains("run/report.html"), "{told}");
+    assert!(told.contains("cannot start a browser") && told.contains("run/report.html"), "{told}");
     let bin = world.path("bin");
     fs::create_dir(&bin).unwrap();
     let (opener, seen) = (bin.join("xdg-open"), world.path("seen"));

@@ -124,7 +124,7 @@ fn a_run_is_shown_while_it_is_written_and_after_it_was_interrupted() {
     let listed = one(world.run(["run", "list", "--dataset", "shop", "--json"]).json_lines());
     assert_eq!((&listed["state"], &listed["accepted"]), (&json!("running"), &json!(1)));
     let none = world.run(["run", "list", "--dataset", "nope"]).stderr;
-    let looked_at = format!("\"nope\" yet in {}", world.path("home/runs").display());
+    let looked_at = format!("no runs on \"nope\" in {}", world.path("home/runs").display());
     assert!(none.contains(&looked_at) && none.contains("agent run show DIR"), "{none}");
 
     drop(journal);

@@ -182,7 +182,7 @@ fn members_of_an_ensemble_have_categories_of_the_bundle_and_no_others() {
     };
     assert_eq!(with(vec![of_one(&[0])]).unwrap().members().len(), 2);
     let checked = world.run(["verify", "many.json", "--dataset", "tiny"]).done();
-    assert!(checked.contains("all scores as stated"), "{checked}");
+    assert!(checked.contains("all scores match the bundle"), "{checked}");
     for wrong in [vec![of_one(&[1])], vec![of_one(&[0, 0])], vec![of_one(&[])]] {
         let error = with(wrong).unwrap_err();
         assert!(error.contains("its routers do not match its categories"), "{error}");
@@ -248,7 +248,7 @@ fn one_changed_byte_in_any_file_of_a_base_is_found() {
     }
     assert!(n >= 20, "{n} files");
     let told = world.run(["doctor"]).done();
-    assert!(told.matches("all digests are right").count() == 2, "{told}");
+    assert!(told.matches("all digests match").count() == 2, "{told}");
 }
 
 #[test]

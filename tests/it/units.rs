@@ -140,7 +140,7 @@ fn rankings_in_units_are_the_run_file_of_an_evaluation() {
     let model = ["--dataset", "shop", "--split", "val", "--system", "expand:hyde"];
     let model = ["unit", "plan", "new"].into_iter().chain(model);
     world.run(model).fails(2, &["cannot run expand:hyde", "language model"]);
-    world.run(["unit", "plan", "nowhere"]).fails(1, &["no plan of units", "say what to do"]);
+    world.run(["unit", "plan", "nowhere"]).fails(1, &["no plan of units", "give --bundle B"]);
 }
 
 /// The files of the index of a base, by their names.
@@ -292,7 +292,7 @@ fn words_in_units_are_the_index_of_one_machine() {
         run_rest(&other, "words");
         other.run(["unit", "collect", "words", "--out", "file"]).fails(2, &["make an index"]);
         let collected = other.run(collect);
-        assert!(collected.stderr.contains("no vectors yet; `agent index shop`"));
+        assert!(collected.stderr.contains("no vectors yet; create them with `agent index shop`"));
         collected.done();
         let words = index_of(&other, "shop");
         assert!(words.len() > 5 && words.keys().all(|name| name.starts_with("words/")));

@@ -50,8 +50,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Counts the values of the nodes that satisfy all conditions in `filter`, for the fields,
-    /// relations and types that `field` names; at most `k` values of each.
+    /// Counts, for each field, relation or type in `field`, the values of the nodes that satisfy all
+    /// conditions in `filter`; returns at most `k` values of each.
     ///
     /// # Errors
     /// If a condition or name does not fit the base, or a field has too many values.

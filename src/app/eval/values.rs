@@ -93,7 +93,7 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
     let queries: Vec<ValuedQuery> = of_splits(&request.splits, load, |query| query.id)?;
     if queries.is_empty() {
         let splits = joined(&request.splits);
-        return Err(anyhow!("no query of {splits} has an answer_value").into());
+        return Err(anyhow!("no query in {splits} has an answer_value").into());
     }
     if is_synthetic(&queries) {
         app.watch.notice(synthetic::TOLD);

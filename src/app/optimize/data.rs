@@ -68,9 +68,9 @@ impl Data {
         let n = self.validation.iter().filter(is_shared).count();
         if let Some(first) = self.validation.iter().find(is_shared) {
             app.watch.warning(&format!(
-                "{n} of {n_validation} validation questions are training questions too, word for \
-                 word, such as question {}: they cannot test what was learned from them; leave \
-                 them out of one split",
+                "{n} of {n_validation} validation questions are also training questions, word for \
+                 word, such as question {}: they cannot test what was learned from them; remove \
+                 them from one split",
                 first.id
             ));
         }
@@ -102,7 +102,7 @@ pub(super) fn no_questions<T>(name: &str, app: &App) -> Result<T> {
         && pending.record.n_queries > 0
     {
         return Err(anyhow!(
-            "\"{name}\" has no labelled questions before its new import is indexed"
+            "the labelled questions of \"{name}\" are in an import that is not indexed yet"
         ))
         .hint(format!("run `agent index {name}`"));
     }

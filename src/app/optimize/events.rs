@@ -119,13 +119,13 @@ fn points(difference: f64) -> f64 {
 
 /// Describes when programs were first better than every baseline, and by how much.
 pub fn first_better(better: &Milestone) -> String {
-    let (what, queries) = match better.scope {
-        Scope::Program => ("first program", " that it ran on"),
-        Scope::Together => ("all programs together", ""),
+    let (what, whose) = match better.scope {
+        Scope::Program => ("first program", "its"),
+        Scope::Together => ("all programs together", "the"),
     };
     format!(
         "{what} better than every baseline after {:.1} s: mrr {:.1} against {:.1} of {}, on {} of \
-         the {} training queries{queries}",
+         {whose} {} training queries",
         better.seconds,
         100.0 * better.mrr,
         100.0 * better.baseline_mrr,
@@ -140,7 +140,7 @@ pub fn tested(proof: &Proof) -> String {
     let verdict = |proven: bool| if proven { "proven" } else { "not proven" };
     let more = match proof.needed {
         Some(n) if !proof.proven => {
-            format!("; {n} more queries with such differences would prove it")
+            format!("; about {n} more queries with such differences are needed for a proof")
         }
         _ => String::new(),
     };

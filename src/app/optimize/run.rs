@@ -104,7 +104,8 @@ impl Run {
         }
         if options.llm_tools {
             actors += &format!(
-                ", whose programs may also ask it in at most {} runs (see --no-llm-tools)",
+                ", whose programs may also ask the model (at most {} program runs; see \
+                 --no-llm-tools)",
                 max_runs(n_validation)
             );
         }

@@ -157,9 +157,8 @@ pub struct Effect {
     /// Gain of the first program with only this change over the first program itself; absent if the
     /// changed program does not run.
     pub alone: Option<Gain>,
-    /// Gain of the first program with this and all earlier changes over the last earlier version in
-    /// this series that runs (initially the unchanged program). Absent if the program with this
-    /// change does not run.
+    /// Gain of adding this change to the first program with all earlier changes. Compared with the
+    /// last earlier version that runs. Absent if the program does not run with this change.
     pub after_others: Option<Gain>,
     /// Lines of earlier changes whose effect is part of `after_others`: with them, the program did
     /// not run until this change was added.
@@ -369,7 +368,7 @@ fn changed_ranks(
     params.retain(|name, value| known(name, *value));
     let answers = ground.answers(program, &params, true, app)?;
     if cost(&answers).failed == answers.len() {
-        return Ok(Err("fails on every query without the other changes".to_owned()));
+        return Ok(Err("without the other changes, the program fails on every query".to_owned()));
     }
     Ok(Ok(ranks(&answers)))
 }

@@ -221,7 +221,7 @@ fn warm_up(runtime: &Runtime, program: &Program, place: Place, app: &App) -> Res
     let took = began.elapsed();
     if took > LONG_COMPILING {
         let took = took.as_secs_f64();
-        app.watch.notice(&format!("compiled for WebAssembly, once, in {took:.1} s"));
+        app.watch.notice(&format!("compiled for WebAssembly in {took:.1} s"));
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = String)]
     pub encoder: Encoder,
-    /// Take negatives from this source, besides the other documents of a batch
+    /// Take negatives from this source, in addition to the other documents of a batch
     #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = negatives().name())]
     #[serde(default = "negatives")]
     #[schema(value_type = NegativesName, inline)]
@@ -44,7 +44,8 @@ pub struct Request {
     #[serde(default = "refresh")]
     #[schema(inline)]
     pub refresh: Bounded<0, 100>,
-    /// Make N training queries from documents, at most 200000 [default: 8000; 0 with candle:DIR]
+    /// Generate N training queries from documents, at most 200000 [default: 8000; 0 with
+    /// candle:DIR]
     #[arg(long, value_name = "N")]
     #[schema(inline)]
     pub made: Option<Bounded<0, 200_000>>,

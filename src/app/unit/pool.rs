@@ -103,7 +103,8 @@ pub fn registered(dir: &Path) -> Result<Registered> {
         let path = workers.join(name.trim_start_matches('.'));
         Ok(Registered { _file: file.persist(&path)?, path })
     };
-    Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
+    Ok(register()
+        .with_context(|| format!("cannot register as a worker in {}", workers.display()))?)
 }
 
 /// Claims and signs the first unit of a pool that has no result and that no other process has
@@ -202,8 +203,8 @@ impl Pool {
             let dir = self.dir.path().display();
             self.watch.notice(&match n {
                 0 => format!(
-                    "no live worker in {dir}; everything runs here; start one with `agent unit \
-                     work {dir}`"
+                    "no live worker in {dir}, so all programs run in this process; start a worker \
+                     with `agent unit work {dir}`"
                 ),
                 n => format!("{} in {dir}", counted(n as u64, "worker")),
             });

@@ -203,7 +203,7 @@ fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     if !report.relations_gone.is_empty() {
         let names: Vec<String> =
             report.relations_gone.iter().map(|name| plain(name, MAX_SHOWN)).collect();
-        reasons.push(format!("programs follow relations that are gone: {}", names.join(", ")));
+        reasons.push(format!("programs use relations that no longer exist: {}", names.join(", ")));
     }
     if let Some((n, first)) = &replayed.failed {
         reasons.push(format!("programs failed {n} times, first: {}", plain(first, 3 * MAX_SHOWN)));
@@ -220,7 +220,10 @@ fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     }
     if report.mrr < report.baseline_mrr {
         let (baseline, mrr) = (percent(report.baseline_mrr), percent(report.mrr));
-        reasons.push(format!("{} is better now: {baseline} against {mrr}", report.baseline));
+        reasons.push(format!(
+            "baseline {} is now better: {baseline} against {mrr} of the bundle",
+            report.baseline
+        ));
     }
     reasons
 }

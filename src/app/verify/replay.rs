@@ -121,8 +121,9 @@ pub(super) fn check(
     let queries = load_split(installed, &Split::Val)?;
     if queries.len() != bundle.validation.n {
         let (found, stated) = (queries.len(), bundle.validation.n);
-        let why =
-            format!("the dataset has {found} validation queries, the bundle recorded {stated}");
+        let why = format!(
+            "the dataset has {found} validation queries, but the bundle was measured on {stated}"
+        );
         return Ok(vec![Check::failed("replay", why)]);
     }
     let llm = match llm::open_for_programs(bundle, app) {
@@ -146,7 +147,7 @@ pub(super) fn check(
         None => Check::ok(
             "replay",
             format!(
-                "{} validation queries{}: mrr {:.1} %, all scores as stated",
+                "{} validation queries{}: mrr {:.1} %, all scores match the bundle",
                 replay.ranks.len(),
                 if is_synthetic(&queries) { " (synthetic questions)" } else { "" },
                 100.0 * mean(&replay.ranks)

@@ -56,7 +56,10 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     for typo in &summary.typos {
         let things = if typo.kind == "type" { "node" } else { "edge" };
         let (what, uses) = (typo.kind, counted(typo.uses, things));
-        lines.push(format!("{what} \"{}\" has {uses}: is it \"{}\"?", typo.label, typo.similar_to));
+        lines.push(format!(
+            "{what} \"{}\" has {uses}; is it a typo of \"{}\"?",
+            typo.label, typo.similar_to
+        ));
     }
     for of in &summary.types {
         let first = of.frequent_names.iter().map(|(name, n)| format!("{name} ({n})"));
@@ -75,7 +78,7 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     let text: String =
         lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
     if text.is_empty() {
-        ctx.watch.notice(&format!("nothing in \"{name}\" looks like a mistake"));
+        ctx.watch.notice(&format!("no likely mistakes in \"{name}\""));
         return Ok(Exit::Done);
     }
     ctx.printer.text(&format!("\n{text}"))

@@ -43,9 +43,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 fn told(changes: &Changes, kept: Option<(u64, u64)>) -> String {
     let mut lines = Vec::new();
     match changes.is_empty() {
-        true => lines.push("no node and no edge changed".to_owned()),
+        true => lines.push("nodes and edges are unchanged".to_owned()),
         false => lines.push(format!(
-            "nodes      {} new, {} gone, {} changed, {} as before",
+            "nodes      {} added, {} removed, {} changed, {} unchanged",
             count(changes.nodes_added),
             count(changes.nodes_removed),
             count(changes.nodes_changed),
@@ -54,13 +54,16 @@ fn told(changes: &Changes, kept: Option<(u64, u64)>) -> String {
     }
     for (name, (added, removed)) in changes.edges.iter().take(MAX_RELATIONS) {
         let (added, removed) = (count(*added), count(*removed));
-        lines.push(format!("edges      {}: {added} new, {removed} gone", plain(name, MAX_SHOWN)));
+        lines.push(format!(
+            "edges      {}: {added} added, {removed} removed",
+            plain(name, MAX_SHOWN)
+        ));
     }
     if let Some(more @ 1..) = changes.edges.len().checked_sub(MAX_RELATIONS) {
-        lines.push(format!("           and of {more} more relations"));
+        lines.push(format!("           and {more} more relations"));
     }
     for name in &changes.relations_gone {
-        lines.push(format!("gone       the relation {}", plain(name, MAX_SHOWN)));
+        lines.push(format!("removed    the relation {}", plain(name, MAX_SHOWN)));
     }
     if let Some((kept, lost)) = kept {
         let (kept, lost) = (count(kept), count(lost));

@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let packed = collect(args, ctx)?;
     if packed.files.is_empty() {
-        return Err(anyhow!("there is nothing to export in {}", ctx.home.path().display()))
+        return Err(anyhow!("nothing to export in {}", ctx.home.path().display()))
             .hint("choose another home directory with --home DIR");
     }
     // Packing reads every file twice.
@@ -179,7 +179,7 @@ fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
     let known = named::model_names(&ctx.home);
     if let Some(unknown) = args.model.iter().find(|name| !known.contains(name)) {
         let hint = match known.is_empty() {
-            true => "there is no model yet".to_owned(),
+            true => "there are no models yet".to_owned(),
             false => format!("models: {}", known.join(", ")),
         };
         return Err(anyhow!("there is no model {unknown:?}")).hint(hint);

@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         tarball.unpack(None, &mut watch)?;
         drop(on_bytes);
         tell(&things, args.json, ctx)?;
-        ctx.watch.notice("all digests are right; nothing was written");
+        ctx.watch.notice("all digests match; nothing was written");
         return Ok(Exit::Done);
     }
     may_be_placed(&things, args.replace, &ctx.home)?;

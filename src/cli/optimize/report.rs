@@ -45,7 +45,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
         ));
     }
     ctx.watch.notice(&format!(
-        "took {:.0} s; ask a question: agent query --bundle {} --dataset {} \"...\" --explain",
+        "took {:.0} s; to ask a question: agent query --bundle {} --dataset {} \"...\" --explain",
         ended.seconds,
         ended.bundle_file().display(),
         ended.dataset
@@ -84,7 +84,7 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Standing::Unproven, Some(more)) = (verdict.standing, verdict.needed) {
         lines.push(format!(
-            "label {} more questions for validation to tell whether the bundle is better than {}",
+            "label {} more validation questions to decide whether the bundle is better than {}",
             about(more),
             verdict.baseline
         ));
@@ -92,8 +92,8 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
     let proof = outcome.bundle.validation.proof.as_ref();
     if let Some(more) = proof.filter(|proof| !proof.proven).and_then(|proof| proof.needed) {
         lines.push(format!(
-            "label {} more questions for validation to prove the changes of this run; the bundle \
-             leaves them out",
+            "label {} more validation questions to prove the changes of this run; the bundle \
+             does not contain them",
             about(more)
         ));
     }

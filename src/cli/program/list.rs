@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let entries = args.place.read(ctx)?.entries;
     if entries.is_empty() {
-        ctx.watch.notice("there is no program yet");
+        ctx.watch.notice("no programs yet");
         return Ok(Exit::Done);
     }
     if args.json {

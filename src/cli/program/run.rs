@@ -49,7 +49,7 @@ fn print_ranking(outcome: &Outcome, reply: &Reply, args: &Args, ctx: &Context) -
         Some(base) if !outcome.ranking.is_empty() => {
             hits::print_table(&infer::hits(&base.kb, &Answer::from_ranking(first)), ctx)?;
         }
-        _ => ctx.watch.notice("the program found no node"),
+        _ => ctx.watch.notice("the program returned no nodes"),
     }
     Ok(())
 }

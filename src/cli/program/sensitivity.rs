@@ -127,7 +127,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return ctx.printer.json_lines(&rows);
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));
-    ctx.watch.notice(&format!("{n} {} queries; mrr {mrr:.1} with the program unchanged", args.on));
+    ctx.watch.notice(&format!("{n} {} queries; mrr {mrr:.1} for the unchanged program", args.on));
     if n < FEW_QUERIES {
         let all = if args.all { "" } else { "; --all uses all queries of the split" };
         ctx.watch.warning(&format!("too few queries for reliable results{all}"));

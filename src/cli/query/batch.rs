@@ -176,7 +176,7 @@ fn skip_line(input: &mut dyn BufRead, line: u64) -> Result<()> {
     if rest.limit() > 0 {
         return Ok(());
     }
-    Err(anyhow!("line {line} does not end within {MAX_SKIPPED_BYTES} bytes"))
+    Err(anyhow!("line {line} is longer than {MAX_SKIPPED_BYTES} bytes"))
         .hint("give a file with one question per line")
 }
 

@@ -47,8 +47,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let (on, option) = args.dataset.as_deref().map(words).unwrap_or_default();
         let dir = named::runs_dir(&ctx.home);
         ctx.watch.notice(&format!(
-            "there is no run{on} yet in {}; begin one with `agent optimize{option}`, or show one \
-             kept elsewhere with `agent run show DIR`",
+            "no runs{on} in {}; start one with `agent optimize{option}`, or show a run in another \
+             directory with `agent run show DIR`",
             dir.display()
         ));
         return Ok(Exit::Done);

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.run.dir, ctx)?)?;
     let chosen = chosen(args, &record)?;
     if chosen.is_empty() {
-        ctx.watch.notice("no prompt of this run matches");
+        ctx.watch.notice("no prompts of this run match");
         return Ok(Exit::Done);
     }
     for (key, Exchange { request, reply, paid }) in chosen {

@@ -143,6 +143,6 @@ fn phase_table(phases: &[Summary]) -> Table {
 
 /// Formats the time that a run took, without its pauses.
 pub(super) fn time(times: &Times) -> String {
-    let told = |seconds| format!("{} s of work, pauses left out", count(seconds));
+    let told = |seconds| format!("{} s of work, without pauses", count(seconds));
     times.seconds.map_or_else(|| "unknown".to_owned(), told)
 }

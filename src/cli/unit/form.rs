@@ -49,7 +49,7 @@ impl Known<'_> {
     /// # Errors
     /// Returns a description of the first mismatch.
     pub(super) fn check(&self, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
         if !text.is_empty() && !text.ends_with('\n') {
             return Err("no final line break".to_owned());
         }
@@ -73,7 +73,7 @@ impl Known<'_> {
                 return Err(format!("expected the answer to line {number}"));
             }
         }
-        lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
+        lines.next().map_or(Ok(()), |_| Err("more lines than questions".to_owned()))
     }
 
     /// Whether `answer` can be the answer, with at most `k` nodes, to the question `item` in line

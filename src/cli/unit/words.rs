@@ -1,5 +1,5 @@
-//! Units that read the words of a dataset. The index built from them has the same bytes as that of
-//! `agent index`. The names of entities are indexed when the units are collected.
+//! Units that read the words of a dataset. The index built from them is identical to the index that
+//! `agent index` builds, byte for byte. The names of entities are indexed when the units are collected.
 
 use std::{path::Path, sync::Mutex};
 

@@ -43,7 +43,7 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
     let pool = PoolDir::take(&args.dir)?;
     let alive = registered(&args.dir)?;
     let dir = args.dir.display();
-    ctx.watch.notice(&format!("working for {dir}; Ctrl-C ends it"));
+    ctx.watch.notice(&format!("running units of {dir}; press Ctrl-C to stop"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
     let (mut left_out, mut in_a_row) = (BTreeSet::new(), 0);

@@ -63,7 +63,7 @@ pub enum ArchiveError {
         source: io::Error,
     },
     /// The list of members in the zip file could not be read.
-    #[error("the zip file is truncated or damaged: {message}; fetch it again")]
+    #[error("the zip file is truncated or damaged: {message}; download it again")]
     Directory {
         /// What is wrong with the list.
         message: String,
@@ -280,7 +280,7 @@ impl Members {
                 return refuse("unpacks to far more bytes than it takes");
             }
             if !deflated && size != stored {
-                return refuse("has two sizes although it is stored uncompressed");
+                return refuse("is stored uncompressed, but its two sizes differ");
             }
             total = total.saturating_add(size);
             check(total, limits.total_bytes, "bytes in all members")?;
@@ -329,7 +329,7 @@ fn is_plain(name: &str) -> bool {
 
 impl Member {
     fn damaged(&self, reason: &str) -> ArchiveError {
-        let problem = format!("is damaged: {reason}; fetch the file again");
+        let problem = format!("is damaged: {reason}; download the file again");
         ArchiveError::Member { name: shortened(&self.name), problem }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places> {
         found.retain(|(kind, _)| *kind == name);
     }
     found.pop().map(|(_, places)| places).ok_or_else(|| {
-        let none = "no processed.zip or folder processed was found here or below skb/amazon, \
+        let none = "found neither processed.zip nor a folder \"processed\" here or in skb/amazon, \
                     skb/mag or skb/prime; give the folder that holds one";
         let hint = "use one of these as the name, or give its folder";
         let several = format!("it holds several bases: {kinds}; {hint}");
@@ -104,7 +104,7 @@ impl Places {
 fn incomplete(path: &Path) -> DatasetError {
     let message = format!(
         "it does not hold a base: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} \
-         and node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
+         and node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; download processed.zip again"
     );
     DatasetError::bad_input(path, message)
 }
@@ -175,16 +175,17 @@ impl Files {
         let limits = Limits { file_bytes: MAX_NAMES_BYTES, ..Limits::default() };
         let Value::Dict(items) = pickle::read(&bytes, &limits).map_err(|e| bad(e.to_string()))?
         else {
-            return Err(bad("it is not a dict; fetch it again".to_string()));
+            return Err(bad("it is not a dict; download it again".to_string()));
         };
         let name =
             |(number, name): &(Value, Value)| Some((number.as_int()?, name.as_str()?.into()));
         let names: Option<BTreeMap<i64, String>> = items.iter().map(name).collect();
-        let names = names
-            .ok_or_else(|| bad("it does not map numbers to names; fetch it again".to_string()))?;
+        let names = names.ok_or_else(|| {
+            bad("it does not map numbers to names; download it again".to_string())
+        })?;
         if let Some((number, name)) = names.iter().find(|(_, name)| name.contains(is_control)) {
             let shown: String = name.chars().take(SHOWN_CHARS).collect();
-            let fault = "holds a control character; fetch it again";
+            let fault = "contains a control character; download it again";
             return Err(bad(format!("entry {number}, {shown:?}, {fault}")));
         }
         Ok(names)
@@ -218,11 +219,11 @@ impl Files {
         let shape = torch::read_integers(reader, &mut on_element);
         let shape = shape.map_err(|error| bad(error.to_string()))?;
         if left == 0 {
-            return Err(bad(format!("it holds {limit} numbers or more; use a smaller base")));
+            return Err(bad(format!("it contains at least {limit} numbers; use a smaller base")));
         }
         if let Some(element) = refused {
             let fault = format!("it holds {element}, which is not a {expected}");
-            return Err(bad(format!("{fault}; fetch it again")));
+            return Err(bad(format!("{fault}; download it again")));
         }
         let has_rows = match shape.as_slice() {
             [_] => n_rows == 1,
@@ -232,6 +233,6 @@ impl Files {
         if has_rows {
             return Ok(numbers);
         }
-        Err(bad(format!("its shape is {shape:?}, not {n_rows} rows; fetch it again")))
+        Err(bad(format!("its shape is {shape:?}, not {n_rows} rows; download it again")))
     }
 }

@@ -169,7 +169,8 @@ impl OrderedNodeWriter<'_> {
     fn type_name(&self, id: u32) -> Result<&str> {
         let number = self.type_of.get(id as usize).copied().unwrap_or_default();
         self.types.get(&number.into()).map(String::as_str).ok_or_else(|| {
-            let message = format!("node {id} has type {number}, which has no name; fetch it again");
+            let message =
+                format!("node {id} has type {number}, which has no name; download it again");
             DatasetError::bad_input(self.files.path("node_types.pt"), message)
         })
     }
@@ -187,16 +188,18 @@ impl OrderedNodeWriter<'_> {
         let known = number.and_then(|id| u32::try_from(id).ok());
         let Some(id) = known.filter(|id| (*id as usize) < n_nodes) else {
             return Err(self.wrong(format!(
-                "a key is not a node id from 0 to {}, the last of node_types.pt; fetch both again",
+                "a key is not one of the node ids 0 to {} of node_types.pt; download both files \
+                 again",
                 n_nodes.saturating_sub(1)
             )));
         };
         if id < self.writer.n_nodes() || self.spool.has(id) {
-            return Err(self.wrong(format!("node {id} occurs twice; fetch it again")));
+            return Err(self.wrong(format!("node {id} occurs twice; download it again")));
         }
         self.n_printed += info.n_printed();
-        let node = node::read(self.files.kind, self.type_name(id)?, info)
-            .map_err(|reason| self.wrong(format!("node {id}: {reason}; fetch the file again")))?;
+        let node = node::read(self.files.kind, self.type_name(id)?, info).map_err(|reason| {
+            self.wrong(format!("node {id}: {reason}; download the file again"))
+        })?;
         if id == self.writer.n_nodes() {
             self.write(id, &node)?;
             self.drain()
@@ -274,7 +277,7 @@ fn read_nodes(
     read.map_err(|error| nodes.wrong(error.to_string()))?;
     match nodes.writer.n_nodes() {
         written if written < n_nodes => {
-            Err(nodes.wrong(format!("node {written} of {n_nodes} is missing; fetch it again")))
+            Err(nodes.wrong(format!("node {written} of {n_nodes} is missing; download it again")))
         }
         _ => Ok(nodes.n_printed),
     }
@@ -300,7 +303,7 @@ fn read_edges(
     let mut types = files.numbers("edge_types.pt", 1, MAX_EDGES, to_relation)?;
     if types.len() != sources.len() {
         let message =
-            format!("{} types, but {} edges; fetch both again", types.len(), sources.len());
+            format!("{} types, but {} edges; download both again", types.len(), sources.len());
         return Err(DatasetError::bad_input(path, message));
     }
     let mut one_way = false;

@@ -149,13 +149,13 @@ pub enum PickleError {
     #[error("cannot read the pickle: {0}")]
     Io(#[from] io::Error),
     /// The bytes end before the end of the pickle.
-    #[error("the pickle is truncated at byte {offset}; fetch the file again")]
+    #[error("the pickle is truncated at byte {offset}; download the file again")]
     Truncated {
         /// Offset of the end of the bytes.
         offset: u64,
     },
     /// The bytes are not a pickle, or the pickle is damaged. The offset is in bytes.
-    #[error("byte {offset}: {reason}; the file is damaged or not a pickle; fetch it again")]
+    #[error("byte {offset}: {reason}; the file is damaged or not a pickle; download it again")]
     Malformed {
         /// Byte offset at which the error was detected.
         offset: u64,

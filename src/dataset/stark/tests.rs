@@ -242,9 +242,9 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         (
             "node_info.pkl",
             b"\x80\x04}K\x0f}s.",
-            "node_info.pkl: a key is not a node id from 0 to 14",
+            "node_info.pkl: a key is not one of the node ids 0 to 14",
         ),
-        ("node_info.pkl", b"\x80\x04}X\x01\0\0\x000}s.", "a key is not a node id"),
+        ("node_info.pkl", b"\x80\x04}X\x01\0\0\x000}s.", "a key is not one of the node ids"),
         ("node_info.pkl", b"\x80\x04}.", "node_info.pkl: node 0 of 15 is missing"),
         ("node_types.pt", b"text", "node_types.pt: "),
         ("node_type_dict.pkl", b"\x80\x04}.", "node_types.pt: node "),
@@ -252,7 +252,7 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         (
             "edge_type_dict.pkl",
             b"\x80\x04}K\0X\x03\0\0\0a\rbs.",
-            "edge_type_dict.pkl: entry 0, \"a\\rb\", holds a control character",
+            "edge_type_dict.pkl: entry 0, \"a\\rb\", contains a control character",
         ),
         ("edge_types.pt", &node_types, "edge_types.pt: 15 types, but 82 edges"),
         ("edge_types.pt", &edge_index, "edge_types.pt: its shape is [2, 82]"),

@@ -279,7 +279,9 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
     let mut normalises = false;
     for module in modules.unwrap_or_default() {
         let inside = folder_of(dir, &module.path).ok_or_else(|| {
-            unusable(&modules_path, format!("module path {:?} leads out of the model", module.path))
+            let reason =
+                format!("module path {:?} leads out of the model's directory", module.path);
+            unusable(&modules_path, reason)
         })?;
         match module.kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" => folder = inside,
@@ -522,7 +524,7 @@ fn whole_every(file: &Transformer) -> Result<usize, String> {
     let regular =
         every > 0 && whole.iter().enumerate().all(|(at, whole)| *whole == at.is_multiple_of(every));
     regular.then_some(every).ok_or_else(|| {
-        "layers that attend to the whole text are not evenly spaced (layer_types)".to_owned()
+        "layers with global attention must be evenly spaced (layer_types)".to_owned()
     })
 }
 

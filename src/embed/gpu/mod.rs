@@ -93,7 +93,7 @@ pub enum GpuError {
         symbol: &'static str,
     },
     /// A device is required, but there is none.
-    #[error("AGENT_GPU=require, but there is no CUDA device; unset it to use the CPU")]
+    #[error("AGENT_GPU is \"require\", but no CUDA device was found; unset it to use the CPU")]
     Absent,
     /// The environment variable `AGENT_GPU` has an unknown value; holds this value.
     #[error("AGENT_GPU is {0:?}; set it to \"require\", or unset it")]

@@ -36,7 +36,7 @@ impl Bundle {
         format!(
             "{name} was updated since the bundle was made; `agent verify BUNDLE --drift \
              --accept-drift` measures the bundle on the updated base and, if it still fits, \
-             carries it over"
+             updates the bundle"
         )
     }
 

@@ -408,8 +408,8 @@ pub enum BundleError {
     /// The bundle was made for another base.
     #[error(
         "the bundle was made for {made_for} with index {expected}, but this base has index {found}; \
-         after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` carries the bundle \
-         over if it still fits; otherwise optimize on this base"
+         after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` updates the \
+         bundle if it still fits; otherwise run `agent optimize` on this base"
     )]
     OtherBase {
         /// Name of the bundle's base.
@@ -529,10 +529,10 @@ impl Bundle {
             return Err(malformed("its routers do not match its categories".to_owned()));
         }
         if !bundle.members().iter().all(bounded) || !cutoff.copied().all(|of| is_bounded(&[of])) {
-            return Err(malformed(format!("a weight is beyond {MAX_WEIGHT}")));
+            return Err(malformed(format!("the absolute value of a weight exceeds {MAX_WEIGHT}")));
         }
         if let Some(wrong) = bundle.ranks().find(|mrr| !(0.0..=1.0).contains(mrr)) {
-            return Err(malformed(format!("{wrong} is not a mean reciprocal rank, 0 to 1")));
+            return Err(malformed(format!("mean reciprocal rank {wrong} is outside 0 to 1")));
         }
         Ok(bundle)
     }

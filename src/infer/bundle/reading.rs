@@ -339,10 +339,10 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     first.iter().filter(in_all).filter(not_named).copied().collect()
 }
 
-/// Reads a question without its conditions as a plain question; `None` if the question is not
-/// plain, or if no reading has 1 to 1,000 answers. If any answers fulfil the conditions, the other
-/// answers are dropped. For a question that is not plain, also returns the nodes that its likely
-/// metapaths reach, with probabilities in `0..=1`.
+/// Sets the conditions of a question aside and reads the rest as a plain question. The reading is
+/// `None` if the question is not plain, or if no reading has 1 to 1,000 answers. Answers that do not
+/// fulfil the conditions are dropped, unless none does. For a question that is not plain, also
+/// returns the nodes that its likely metapaths reach, with probabilities in `0..=1`.
 pub fn read_or_guess(
     base: &IndexedBase,
     conditions: &Conditions,

@@ -45,7 +45,7 @@ pub enum AnswerValue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Single {
-    /// The value.
+    /// The value that answers the question.
     pub value: Cell,
     /// Unit of the value, such as `kg`; `None` for a plain number or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ pub enum ValueError {
     #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]
     LongText(usize),
     /// A number is infinite or not a number.
-    #[error("an answer must contain finite numbers only; leave the cell empty instead")]
+    #[error("an answer contains a number that is not finite; leave the cell empty")]
     NotFinite,
     /// The text has none of the forms of an answer; holds the beginning of the text.
     #[error(

@@ -142,8 +142,8 @@ pub enum PromptError {
     },
     /// The inputs exceed the budget even when truncated as far as allowed.
     #[error(
-        "prompt {prompt} takes {tokens} tokens, more than {budget}, and input {input:?} cannot be \
-         shortened further; give less of it"
+        "prompt {prompt} has {tokens} tokens, above its budget of {budget}, and input {input:?} \
+         cannot be cut further; give a shorter one"
     )]
     TooLong {
         /// Name of the prompt.

@@ -90,7 +90,7 @@ pub enum JournalError {
     Moved(PathBuf),
     /// A write was requested, but the journal was opened for reading. Holds the path of the
     /// database.
-    #[error("{} was opened for reading: open it with resume to write", .0.display())]
+    #[error("{} is open for reading only: open it with resume to write", .0.display())]
     ReadOnly(PathBuf),
     /// A step with the same kind and key was committed with another result: the run is not
     /// deterministic, or the run's configuration was changed.
@@ -140,7 +140,8 @@ pub enum JournalError {
     },
     /// The stored result of a step, or a stored reply, cannot be read as the requested type.
     #[error(
-        "step {kind} {key:?} does not read back as the expected type: {source}; resume with the version that started the run"
+        "step {kind} {key:?} cannot be decoded: {source}; resume with the version that started the \
+         run"
     )]
     Decode {
         /// Kind of the step.

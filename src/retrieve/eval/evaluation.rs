@@ -60,7 +60,7 @@ pub struct QueryResult {
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed (the baseline ranking then counts); `None` if the system succeeded.
+    /// Why the system failed; its answer is then the baseline ranking. `None` if it succeeded.
     pub failure: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Summarises results, which may have any order; `seed` seeds the bootstrap.
+    /// Summarises results, which may be in any order; `seed` seeds the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::Statistics`].

@@ -149,7 +149,8 @@ impl<'a> DocIds<'a> {
         match self {
             DocIds::Numbers(n_nodes) => {
                 let known = column.parse().ok().filter(|&id: &NodeId| id < n_nodes);
-                known.ok_or_else(|| invalid_number("the node", column))
+                known
+                    .ok_or_else(|| format!("the node {column:?} is not a node number of this base"))
             }
             DocIds::Keys(kb) => {
                 let plain = || node_of_id(kb, &unescaped(column)?).ok();
@@ -157,10 +158,6 @@ impl<'a> DocIds<'a> {
             }
         }
     }
-}
-
-fn invalid_number(label: &str, text: &str) -> String {
-    format!("{label} {text:?} is not a number of this base")
 }
 
 /// Percent-encodes white space and `%` in an id.
@@ -214,7 +211,7 @@ pub fn read_run(
         }
         let wrong = |reason: String| ReadError::Line { line, reason };
         if text.len() as u64 > MAX_LINE_BYTES {
-            return Err(wrong(format!("it has more than {MAX_LINE_BYTES} bytes")));
+            return Err(wrong(format!("the line exceeds {MAX_LINE_BYTES} bytes")));
         }
         let text =
             std::str::from_utf8(&text).map_err(|_| wrong("it is not valid UTF-8".to_owned()))?;
@@ -249,9 +246,10 @@ fn read_line(
 ) -> Result<(i64, Option<(NodeId, f32)>), String> {
     let columns: Vec<&str> = text.split_whitespace().collect();
     let [query_id, _, node, _, score, _] = columns[..] else {
-        return Err(format!("it has {} columns; a run line has six", columns.len()));
+        return Err(format!("found {} columns; expected six", columns.len()));
     };
-    let query_id = query_id.parse().map_err(|_| invalid_number("the query", query_id))?;
+    let query_id =
+        query_id.parse().map_err(|_| format!("the query {query_id:?} is not a number"))?;
     if !wanted.contains(&query_id) {
         return Ok((query_id, None));
     }
@@ -361,12 +359,12 @@ mod tests {
     #[test]
     fn malformed_run_lines_are_refused_with_their_number() {
         for (lines, expected) in [
-            ("3 Q0 1 1 0.5 t\n3 Q0 2 2 0.5\n", "line 2: it has 5 columns"),
+            ("3 Q0 1 1 0.5 t\n3 Q0 2 2 0.5\n", "line 2: found 5 columns"),
             ("q3 Q0 1 1 0.5 t\n", "line 1: the query \"q3\""),
             ("3 Q0 10 1 0.5 t\n", "line 1: the node \"10\""),
             ("3 Q0 1 1 NaN t\n", "line 1: the score \"NaN\""),
             ("3 Q0 1 1 2 t\n3 Q0 1 2 1 t\n", "query 3 names node 1 twice"),
-            (&"3".repeat(5000), "line 1: it has more than 4096 bytes"),
+            (&"3".repeat(5000), "line 1: the line exceeds 4096 bytes"),
         ] {
             let read = read_run(&mut lines.as_bytes(), TEN, &HashSet::from([3]));
             let error = read.unwrap_err().to_string();

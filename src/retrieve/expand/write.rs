@@ -120,7 +120,7 @@ pub trait Sources {
         sample: Option<u32>,
     ) -> Result<Json, WriteError<Self::Error>>;
 
-    /// Returns the best `n` nodes of the system whose query is expanded.
+    /// Searches for `text` with the system whose query is expanded; returns the best `n` nodes.
     ///
     /// # Errors
     /// [`WriteError::Other`].
@@ -246,7 +246,7 @@ impl Writer<'_> {
             }
         }
         match texts.is_empty() {
-            true => Err(WriteError::Unusable("the reply holds no text".to_owned())),
+            true => Err(WriteError::Unusable("the reply contains no text".to_owned())),
             false => Ok(texts),
         }
     }
@@ -276,7 +276,7 @@ impl Writer<'_> {
         let reply = sources.reply(REFINE, inputs, None)?;
         let text = reply["document"].as_str().unwrap_or_default().trim();
         if text.is_empty() {
-            return Err(WriteError::Unusable("the reply holds no text".to_owned()));
+            return Err(WriteError::Unusable("the reply contains no text".to_owned()));
         }
         explanations.insert(0, Explanation::new("keywords", keywords.join(", ")));
         explanations.insert(1, Explanation::new("analysis", one_line(&analysis)));

@@ -312,7 +312,7 @@ fn read(
 }
 
 fn unknown(call: &mut Call, handle: u32) -> wasmtime::Error {
-    call.stop(FailureKind::Runtime, &format!("handle {handle} is not held"))
+    call.stop(FailureKind::Runtime, &format!("handle {handle} is unknown or was released"))
 }
 
 /// Implements the import `length`: returns the number of nodes, scores or numbers behind a handle.

@@ -36,7 +36,7 @@ const MAX_COMPILING: usize = 4;
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum CompileError {
     /// The engine cannot be set up on this machine.
-    #[error("WebAssembly cannot be run on this machine: {0}")]
+    #[error("cannot set up WebAssembly on this machine: {0}")]
     Engine(String),
     /// The bytes are not a valid module; the compiler's message.
     #[error("the module is not valid: {0}")]

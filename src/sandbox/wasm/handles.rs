@@ -184,7 +184,7 @@ impl Handles for HandleTable {
             | (SCORES, Some(value @ Value::Scores(_)))
             | (VECTOR, Some(value @ Value::Vector(_))) => Ok(value.clone()),
             (_, Some(value)) => Err(format!("handle {handle} is {}", value.describe())),
-            (_, None) => Err(format!("handle {handle} is not held")),
+            (_, None) => Err(format!("handle {handle} is unknown or was released")),
         }
     }
 }

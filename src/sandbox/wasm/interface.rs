@@ -1,5 +1,5 @@
-//! Writes the interface page of modules, which lists their imports and exports, from the
-//! descriptions of the tools. The page is in WIT (the interface language of WebAssembly components)
+//! Generates, from the descriptions of the tools, the page that lists what a module imports and
+//! exports. The page is in WIT (the interface language of WebAssembly components)
 //! for readability; modules are core modules, and use the calling convention described in the
 //! page's comments.
 

@@ -297,8 +297,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Pops the top `n` values or, without a number, the values above the last mark, and the mark,
-    /// from the stack; returns the values in the order in which they were pushed.
+    /// Pops the top `n` values from the stack; if `n` is `None`, pops the values above the last mark,
+    /// and the mark. Returns the values in the order in which they were pushed.
     fn pop_parts(&mut self, n: Option<usize>) -> Result<Vec<Part>, PickleError> {
         let to_mark = || self.stack.iter().rev().position(|item| matches!(item, Item::Mark));
         let n_parts = n.or_else(to_mark).ok_or_else(|| self.malformed("the mark is missing"))?;
@@ -373,7 +373,11 @@ impl<'a> Machine<'a> {
 
     fn stop(mut self) -> Result<Value, PickleError> {
         let value = self.pop_done()?.value;
-        if self.stack.is_empty() { Ok(value) } else { Err(self.malformed("values are left over")) }
+        if self.stack.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.malformed("values are left on the stack"))
+        }
     }
 
     fn put(&mut self, slot: u32) -> Result<(), PickleError> {
