@@ -155,6 +155,8 @@ impl Reading<'_> {
         {
             return None;
         }
+        // `drugs that target X` asks for drugs.
+        let asks_rows = self.says_type(|kind| kind == self.rows);
         match self.what(at)? {
             What::Field(fields) => {
                 let field = self
@@ -170,13 +172,13 @@ impl Reading<'_> {
                 (is_named && !is_flag).then_some(ColumnSpec::Field(field))
             }
             // The field `city` of the rows, where another type has links to cities.
-            What::Type(kind) if *kind != self.rows => {
+            What::Type(kind) if *kind != self.rows && !asks_rows => {
                 let name = fold(self.kb.type_name(*kind)).into_owned();
                 let mut fields = self.schema.samples(self.rows).iter().map(|own| own.field);
                 let field = fields.find(|field| self.schema.field(*field).joined == name)?;
                 Some(ColumnSpec::Field(field))
             }
-            What::Relation | What::Links(_) => {
+            What::Relation | What::Links(_) if !asks_rows => {
                 let step = self.only_step(at).or_else(|| self.superior(at))?;
                 let asks_who = self.mentions.word(0) == "who" && self.schema.are_people(step.to);
                 let is_noun = self.is_noun_of_step(at) && step.direction == Direction::Out;
