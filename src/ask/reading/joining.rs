@@ -242,7 +242,10 @@ impl Reading<'_> {
             if cue == Cue::Only && !keeps {
                 return missing("cannot tell what \"only\" refers to");
             }
-            let is_order = matches!(cue, Cue::Bound(bound, false) if bound != Bound::Equal);
+            let is_order = matches!(
+                cue,
+                Cue::Bound(Bound::Above | Bound::AtLeast | Bound::Below | Bound::AtMost, false)
+            );
             let has_number =
                 |at: usize| self.is_number(at) || matches!(self.what(at), Some(What::Date(_)));
             if is_order

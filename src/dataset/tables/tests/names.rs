@@ -1,0 +1,67 @@
+//! Tests of how tables are read: which columns name the rows, and which rows belong to others.
+
+use agent_kb::Kb;
+
+use super::{guess_of, home, imported, write};
+
+#[test]
+fn a_column_called_after_its_table_names_the_rows() {
+    for (file, columns, rows, name) in [
+        ("Bands.csv", "Band ID,Band,Label", ["B1,Moss,Red", "B2,Fern,Red"], Some("Band")),
+        ("breeds.csv", "breed_id,species,breed", ["1,Dog,Boxer", "2,Dog,Collie"], Some("breed")),
+        ("invoices.csv", "id,invoice_number,paid", ["1,R1,yes", "2,R2,no"], Some("invoice_number")),
+        ("makers.csv", "id,company,country", ["1,Acme,UK", "2,Brown,UK"], Some("company")),
+        ("wines.csv", "id,Wine,Note", ["1,Red hill,a b", "2,White hill,c d"], Some("Wine")),
+        ("cellar.csv", "id,place,bottle", ["1,a b,Red hill", "2,c d,Old hill"], Some("bottle")),
+        // Companies that several rows share, numbers and addresses do not name rows.
+        ("orders.csv", "id,company,order", ["1,Acme,7", "2,Acme,8"], None),
+        ("sites.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], None),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &[(file, &format!("{columns}\n{}\n", rows.join("\n")))]);
+        let names = &guess_of(dir.path()).unwrap().mapping.nodes[0].name;
+        assert_eq!(names.first().map(String::as_str), name, "{file}");
+    }
+}
+
+#[test]
+fn nouns_for_people_link_to_people() {
+    let dir = tempfile::tempdir().unwrap();
+    let staff: String = (1..6).map(|n| format!("{n},Ada,King {n},{}\n", n / 2 + 1)).collect();
+    let sizes: String = (1..6).map(|n| format!("{n},{}\n", n * 7)).collect();
+    let visits: String = (1..9).map(|n| format!("{n},{}\n", n % 5 + 1)).collect();
+    write(
+        dir.path(),
+        &[
+            ("personnel.csv", &format!("id,first_name,last_name,manager_id\n{staff}")),
+            ("sizes.csv", &format!("id,litres\n{sizes}")),
+            ("visits.csv", &format!("id,nurse_id\n{visits}")),
+        ],
+    );
+    let mapping = guess_of(dir.path()).unwrap().mapping;
+    let link = |at: usize| &mapping.nodes[at].relations[0];
+    assert_eq!([&*link(0).to, &*link(2).to], ["personnel", "personnel"]);
+}
+
+#[test]
+fn rows_without_names_that_belong_to_others_are_no_candidates_if_labels_agree() {
+    for (answers, candidates) in [
+        (Some("[f1]"), vec!["film", "user"]),
+        (Some("[r1]"), vec!["film", "review", "user"]),
+        (None, vec!["film", "review", "user"]),
+    ] {
+        let (dir, home) = home();
+        let files = [
+            ("films.csv", "id,title\nf1,Moss\nf2,Fern\n"),
+            ("users.csv", "id,name\nu1,Ada\n"),
+            ("reviews.csv", "id,film_id,user_id,text\nr1,f1,u1,too long\nr2,f2,u1,quiet\n"),
+        ];
+        write(dir.path(), &files);
+        if let Some(answers) = answers {
+            write(dir.path(), &[("qa.csv", &format!("id,query,answer_ids\n1,long,{answers}\n"))]);
+        }
+        let kb = Kb::open(&imported(dir.path(), &home).base.kb_dir()).unwrap();
+        let types = kb.candidate_types().iter().map(|kind| kb.type_name(*kind));
+        assert_eq!(types.collect::<Vec<_>>(), candidates, "{answers:?}");
+    }
+}
