@@ -427,7 +427,7 @@ impl TableFacts {
         };
         let called =
             |own: &str| free.iter().find(|(name, _)| name == own).map(|(_, column)| *column);
-        let named = names.filter_map(|own| called(own)).find(is_name);
+        let named = names.filter_map(&called).find(is_name);
         named.or_else(|| numbers.iter().filter_map(|own| called(own)).find(is_name))
     }
 
