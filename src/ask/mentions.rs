@@ -426,25 +426,26 @@ impl Reader<'_> {
     /// Leaves out types whose names are symbols, such as genes. Also finds capitalised names that
     /// would otherwise be fillers, such as Go.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
-        let (mut found, values) = (Vec::new(), self.kb.value_types());
+        let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
             let span = at..at + 1;
             let is_word = match token.marked {
                 true => is_filler(&token.word),
                 false => token.word.chars().count() > 2,
             } && token.number.is_none();
-            let is_apart = self.is_apart(&span);
-            let whole = [token.word.clone()];
-            if !(is_word && (is_apart || self.is_whole(&span, &whole))) || self.is_common(&span) {
+            let is_apart = is_word && self.is_apart(&span);
+            let whole = std::slice::from_ref(&token.word);
+            let is_name = is_apart || is_word && self.is_whole(&span, whole);
+            if !is_name || self.is_common(&span) {
                 continue;
             }
             let text = self.written(&span);
             let mut nodes = self.schema.nodes_named(&token.word);
-            nodes.retain(|&node| {
-                let kind = self.kb.node_type(node);
-                (is_apart || values.contains(&kind))
-                    && (token.marked || !self.schema.has_symbols(kind))
-            });
+            nodes.retain(|&node| token.marked || !self.schema.has_symbols(self.kb.node_type(node)));
+            if !is_apart && !nodes.is_empty() {
+                let values = self.kb.value_types();
+                nodes.retain(|&node| values.contains(&self.kb.node_type(node)));
+            }
             let nodes = self.called(&text, nodes);
             if !nodes.is_empty() {
                 found.push((span, Thing { text, nodes, values: Vec::new() }));

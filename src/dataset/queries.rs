@@ -397,9 +397,8 @@ fn parse_queries(
 /// Returns the ids in the answers of a file of queries, as written; empty if the file cannot be
 /// read. The import of the queries reports their faults.
 pub(super) fn answer_ids_in(path: &Path) -> Vec<String> {
-    let Ok(mut reader) = csv::ReaderBuilder::new().flexible(true).from_path(path) else {
-        return Vec::new();
-    };
+    let bytes = read_bounded(path).unwrap_or_default();
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes.as_slice());
     let names = reader.headers().cloned().unwrap_or_default();
     let place = names.iter().position(|name| name == COLUMNS[2]);
     let mut ids = Vec::new();

@@ -187,6 +187,11 @@ pub fn is_person(word: &str) -> bool {
     PEOPLE.split(' ').any(|own| own == word)
 }
 
+/// Whether the name of a type, in lower case with underscores, has a noun for people.
+pub fn is_of_people(type_name: &str) -> bool {
+    type_name.split('_').any(is_person)
+}
+
 /// Returns the name in `known` that is nearest to the unknown `name` by optimal string alignment,
 /// which counts insertions, deletions, substitutions and swaps of adjacent characters. The distance
 /// must be at most `max_distance` and less than the number of characters of `name`. Of several

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use agent_ground::words::is_person;
+use agent_ground::words::is_of_people;
 use agent_kb::{
     Direction, FieldId, Kb, NodeId, RelationId, TypeId,
     table::{ColumnKind, sample},
@@ -91,7 +91,7 @@ fn parts(kb: &Kb, rows: TypeId) -> Vec<Part> {
     }
     let values = kb.value_types();
     owners.retain(|(owner, ..)| !values.contains(owner));
-    let is_people = |kind: TypeId| kb.type_name(kind).split('_').any(is_person);
+    let is_people = |kind: TypeId| is_of_people(kb.type_name(kind));
     if owners.iter().any(|(owner, ..)| !is_people(*owner)) {
         owners.retain(|(owner, ..)| !is_people(*owner));
     }

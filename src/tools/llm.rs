@@ -215,20 +215,16 @@ fn ask_nodes(
     Ok(values_at(&values, &indexes, default))
 }
 
-/// Returns the type of a node and its text by [`document_about`], for a request; charges the work.
+/// Returns the type of a node and its document with its relations, cut to the chunks about `topic`,
+/// for a request; charges the work.
 fn node_item(ctx: &mut ToolCtx<'_>, node: NodeId, topic: &str) -> Result<Json, ToolError> {
     let node = lookup::node(ctx.base, node)?;
-    ctx.meter.touch(ctx.base.document(node).len() / 100)?;
+    let mut text = ctx.base.document(node).into_owned();
+    ctx.meter.touch(text.len() / 100)?;
     charge_relations(ctx, node)?;
-    let text = document_about(ctx.base, node, topic, NODE_CHARS);
+    text.push_str(&relations_in_words(ctx.base, node));
+    let text = relevant(ctx.base, &text, topic, NODE_CHARS);
     Ok(json!({"type": ctx.base.kb.type_name(ctx.base.kb.node_type(node)), "text": text}))
-}
-
-/// Returns the document of a node with its relations, cut to the chunks about the topic.
-fn document_about(base: &IndexedBase, node: NodeId, topic: &str, max_chars: usize) -> String {
-    let mut text = base.document(node).into_owned();
-    text.push_str(&relations_in_words(base, node));
-    relevant(base, &text, topic, max_chars)
 }
 
 /// Asks a question about the texts of the first argument, each shortened by `cut`; returns one

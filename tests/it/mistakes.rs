@@ -203,7 +203,7 @@ fn every_mistake_is_reported_with_file_line_and_remedy() {
     for (what, text) in [
         ("questions with another header", "id,question,answers\n"),
         ("a question with a comma", "id,query,answer_ids\n1,who, then,[a]\n"),
-        ("a question whose id is no number", "id,query,answer_ids\none,who,[a]\n"),
+        ("a question whose id is not a number", "id,query,answer_ids\none,who,[a]\n"),
         ("a question id twice", "id,query,answer_ids\n1,who,[a]\n1,what,[a]\n"),
         ("answers that are no list", "id,query,answer_ids\n1,who,a\n"),
         ("answers without end", "id,query,answer_ids\n1,who,[a\n"),

@@ -5,7 +5,7 @@ use crate::{
     mentions::{ARTICLES, COUNTS, Mention, Thing, Token, What, word},
     schema::Schema,
 };
-use agent_ground::words::{is_person, is_question_word};
+use agent_ground::words::is_question_word;
 use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
 /// Maximum number of words between a name and the name that tells which of several nodes is meant.
@@ -267,9 +267,9 @@ fn says(tokens: &[Token], words: &[&str]) -> bool {
 fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
     let extreme = all.iter().filter_map(Mention::cue).any(Cue::is_extreme);
-    let types = (0..).map(TypeId).zip(&schema.types);
-    let mut people = types.filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
-    let (kind, _) = people.next().filter(|_| extreme && things < 2)?;
+    let types = (0..schema.types.len() as u16).map(TypeId);
+    let mut people = types.filter(|kind| schema.are_people(*kind));
+    let kind = people.next().filter(|_| extreme && things < 2)?;
     let is_said = all.iter().any(|own| own.what == What::Type(kind));
     (people.next().is_none() && !is_said).then_some(kind)
 }

@@ -171,13 +171,9 @@ impl Reading<'_> {
         self.put_filled(&mut parts, false)?;
         let n_rows = parts.conditions.iter().filter(|(_, one)| one.steps.is_empty()).count();
         let conditions = parts.conditions.len() + parts.filters.len() - n_rows;
-        // In `is X in Norway`, Norway is not where the orders of X went.
-        let is_far = |(_, one): &(usize, Condition)| {
-            one.steps.len() > 1 && self.schema.said(&one.steps, &self.said) <= 0
-        };
         if self.top.is_some()
             || conditions == 0
-            || begins_with_row && parts.conditions.iter().any(is_far)
+            || begins_with_row && parts.conditions.iter().any(|(_, one)| self.is_far(one))
             || !parts.measures.is_empty()
             || self.changed.contains(&true)
             || self.cues(false).any(|(_, cue)| more(cue))
@@ -187,6 +183,13 @@ impl Reading<'_> {
         }
         self.refuse_unused(&parts, &operation, None)?;
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
+    }
+
+    /// Whether a condition leads over nodes that the question does not mention: in `is X in Norway`,
+    /// Norway is not where the orders of X went.
+    pub(super) fn is_far(&self, condition: &Condition) -> bool {
+        let steps = &condition.steps;
+        steps.len() > 1 && self.schema.said(steps, &self.said) <= 0
     }
 
     /// Whether a condition may be about the text of documents, as in `papers about "learning"`: its

@@ -141,16 +141,21 @@ impl Reading<'_> {
     /// # Errors
     /// If the rows have no field of years or dates.
     pub(super) fn time_field(&self) -> Result<FieldId, AskError> {
-        let mut fields = self.time_fields(self.rows);
+        let rows = self.kb.type_name(self.rows);
+        let none = || missing(format!("no field of {rows} holds a year or a date"));
+        self.choose_said(self.time_fields(self.rows)).map_or_else(none, Ok)
+    }
+
+    /// Returns one of several fields; fields that share a word with the question are preferred. Of
+    /// several, [`choose`](Self::choose) selects one.
+    pub(super) fn choose_said(&self, mut fields: Vec<FieldId>) -> Option<FieldId> {
         let is_said = |field: &FieldId| {
             self.schema.field(*field).stems.iter().any(|stem| self.said.contains(stem))
         };
         if fields.iter().any(is_said) {
             fields.retain(is_said);
         }
-        let rows = self.kb.type_name(self.rows);
-        let none = || missing(format!("no field of {rows} holds a year or a date"));
-        self.choose(fields, |field| self.field_in_words(field)).map_or_else(none, Ok)
+        self.choose(fields, |field| self.field_in_words(field))
     }
 
     /// Returns the field of the rows that mention `at` names; if it names none, the field that

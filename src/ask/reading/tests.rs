@@ -286,6 +286,19 @@ fn wholesaler() -> Arc<IndexedBase> {
     base_of(&(nodes.join("\n") + "\n"), &(edges.join("\n") + "\n"), "order")
 }
 
+/// Checks that the answer to a question begins with `answer`; if that is empty, that the question is
+/// refused.
+fn begins(base: &Arc<IndexedBase>, question: &str, answer: &str) {
+    match Analyst::new(base.clone()).ask(question) {
+        Ok(answered) => assert!(
+            !answer.is_empty() && answered.told.starts_with(answer),
+            "{question}: {}",
+            answered.told
+        ),
+        Err(error) => assert!(answer.is_empty(), "{question}: {error}"),
+    }
+}
+
 #[test]
 fn questions_about_a_business_are_read_as_it_speaks() {
     let base = wholesaler();
@@ -306,14 +319,7 @@ fn questions_about_a_business_are_read_as_it_speaks() {
         ("How many products are supplied by suppliers in Norway?", "2 "),
         ("Is Ada Lind in Norway?", ""),
     ] {
-        match Analyst::new(base.clone()).ask(question) {
-            Ok(answered) => assert!(
-                !answer.is_empty() && answered.told.starts_with(answer),
-                "{question}: {}",
-                answered.told
-            ),
-            Err(error) => assert!(answer.is_empty(), "{question}: {error}"),
-        }
+        begins(&base, question, answer);
     }
     refused(base.clone(), "Which supplier has been active the longest?", "earliest or latest");
     refused(base.clone(), "How many order lines have a better quantity than 2?", "higher or lower");
@@ -340,14 +346,7 @@ fn values_of_named_rows_are_stated() {
         ("first unit price of Tin 2", ""),
         ("What is the weight of Tin 1?", ""),
     ] {
-        match Analyst::new(base.clone()).ask(question) {
-            Ok(answered) => assert!(
-                !answer.is_empty() && answered.told.starts_with(answer),
-                "{question}: {}",
-                answered.told
-            ),
-            Err(error) => assert!(answer.is_empty(), "{question}: {error}"),
-        }
+        begins(&base, question, answer);
     }
     // Of several rows, each has its value.
     let answered = Analyst::new(base).ask("unit price of products by West").unwrap();

@@ -6,13 +6,13 @@ use crate::{
     kind::Kind,
     lexicon::{Bound, Cue, PRICE, synonyms},
     mentions::{Thing, What},
-    plan::{Condition, Operation, Plan},
+    plan::{Operation, Plan},
     reading::{Reading, operation::Parts},
     schema::types_of,
 };
 use agent_ground::words::fold;
 use agent_kb::{
-    Direction, FieldId, MetapathStep, TypeId, distinct,
+    Direction, MetapathStep, TypeId, distinct,
     table::{ColumnKind, ColumnSpec},
 };
 
@@ -60,14 +60,11 @@ impl Reading<'_> {
         let column = self.column(spec);
         self.asked = Some(asked);
         let parts = self.parts(Kind::Aggregation)?;
-        let is_far = |(_, one): &(usize, Condition)| {
-            one.steps.len() > 1 && self.schema.said(&one.steps, &self.said) <= 0
-        };
         let mut filters = parts.filters.iter().flat_map(|(_, test)| test.columns());
         if parts.conditions.is_empty() && parts.filters.is_empty()
             || filters.any(|column| !self.columns[column].steps().is_empty())
             || !parts.measures.is_empty()
-            || parts.conditions.iter().any(is_far)
+            || parts.conditions.iter().any(|(_, one)| self.is_far(one))
         {
             return Err(AskError::NoTable);
         }
@@ -188,21 +185,6 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns a field of years or dates of the rows; fields that share a word with the question are
-    /// preferred. Of several, [`choose`](Self::choose) selects one.
-    fn any_time_field(&self) -> Option<FieldId> {
-        let samples = self.schema.samples(self.rows).iter();
-        let times = samples.filter(|own| matches!(own.kind, ColumnKind::Year | ColumnKind::Date));
-        let mut fields: Vec<FieldId> = times.map(|sample| sample.field).collect();
-        let is_said = |field: &FieldId| {
-            self.schema.field(*field).stems.iter().any(|stem| self.said.contains(stem))
-        };
-        if fields.iter().any(is_said) {
-            fields.retain(is_said);
-        }
-        self.choose(fields, |field| self.field_in_words(field))
-    }
-
     /// Returns the step to the row that a row links to, if a mention is a noun for it: the `boss` of
     /// an employee who reports to another one.
     fn superior(&self, at: usize) -> Option<MetapathStep> {
@@ -235,7 +217,12 @@ impl Reading<'_> {
             })
         };
         let field = match *self.own_words().as_slice() {
-            ["when", ..] => self.any_time_field(),
+            ["when", ..] => {
+                let is_time = |kind| matches!(kind, ColumnKind::Year | ColumnKind::Date);
+                let times = self.schema.samples(self.rows).iter();
+                let times = times.filter(|own| is_time(own.kind));
+                self.choose_said(times.map(|own| own.field).collect())
+            }
             ["where", ..] => named(&PLACES),
             ["what", .., "about"] => named(&TEXTS),
             ["how", "much", ..] => self.implied(self.rows, PRICE),

@@ -33,7 +33,7 @@ use crate::{
         sqlite::Reference,
     },
 };
-use agent_ground::words::{is_person, snake};
+use agent_ground::words::{is_of_people, is_person, snake};
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
@@ -409,7 +409,7 @@ impl TableFacts {
 
     /// Whether the rows are people, judged by the name of the type and by columns for their names.
     fn are_people(&self) -> bool {
-        self.node_type.split('_').any(is_person) || self.name_columns(&[]).len() > 1
+        is_of_people(&self.node_type) || self.name_columns(&[]).len() > 1
     }
 
     /// Returns the column, of those in `free`, that is called after the table: `Venue` or

@@ -24,7 +24,7 @@ use crate::{
         rows::{Row, Table, items},
     },
 };
-use agent_ground::words::is_person;
+use agent_ground::words::is_of_people;
 use agent_kb::NodeId;
 
 /// Number of rows between two progress reports and checks of the stop flag.
@@ -326,20 +326,18 @@ impl Import<'_> {
         nodes: impl Iterator<Item = &'s NodesTable>,
         questions: &Path,
     ) -> BTreeSet<String> {
-        let are_people = |kind: &str| kind.split('_').any(is_person);
         let is_part = |spec: &&NodesTable| {
-            let owners =
-                spec.relations.iter().filter(|link| !spec.lists.contains_key(&link.column));
-            spec.name.is_empty() && owners.clone().any(|link| !are_people(&link.to))
+            let is_owned =
+                |link: &Link| !spec.lists.contains_key(&link.column) && !is_of_people(&link.to);
+            spec.name.is_empty() && spec.relations.iter().any(is_owned)
         };
         let mut parts: BTreeSet<String> =
             nodes.filter(is_part).map(|spec| spec.node_type.clone()).collect();
-        let answers = answer_ids_in(questions);
+        let answers = if parts.is_empty() { Vec::new() } else { answer_ids_in(questions) };
         let is_answer = |kind: &String| {
-            answers.iter().any(|id| {
-                let id = id.strip_prefix(&format!("{kind}:")).unwrap_or(id);
-                self.ids.get(kind, id).is_some()
-            })
+            let prefix = format!("{kind}:");
+            let mut ids = answers.iter().map(|id| id.strip_prefix(&prefix).unwrap_or(id));
+            ids.any(|id| self.ids.get(kind, id).is_some())
         };
         parts.retain(|kind| !answers.is_empty() && !is_answer(kind));
         parts
