@@ -102,10 +102,10 @@ pub enum AskError {
         counts: bool,
     },
     /// The question has several readings, and their answers differ.
-    #[error("{}", ways_in_words(.0))]
+    #[error("{}", meanings_in_words(.0))]
     Ambiguous(Vec<AskReading>),
     /// The requested reading does not exist, because the question has fewer readings.
-    #[error("there is no reading {reading}: the question can be read in {}", ways(*.known))]
+    #[error("reading {reading} does not exist; the question has {}", meanings(*.known))]
     NoReading {
         /// Number of the requested reading, from 1.
         reading: usize,
@@ -134,7 +134,7 @@ pub enum AskError {
     Sql(#[from] SqlError),
     /// The language model replied that the base cannot answer the question; holds the reason that
     /// the model gave.
-    #[error("the language model finds no answer in this base: {0}")]
+    #[error("the language model found no answer in this base: {0}")]
     Declined(String),
     /// The request to the language model failed or was refused because a ceiling on requests or
     /// cost would be exceeded.
@@ -160,16 +160,16 @@ fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
     Err(AskError::Missing(what.into()))
 }
 
-fn ways(n: usize) -> String {
-    if n == 1 { "one way".to_owned() } else { format!("{n} ways") }
+fn meanings(n: usize) -> String {
+    if n == 1 { "one possible meaning".to_owned() } else { format!("{n} possible meanings") }
 }
 
 /// Formats the readings of an ambiguous question and their answers as one line of an error message.
-fn ways_in_words(readings: &[AskReading]) -> String {
+fn meanings_in_words(readings: &[AskReading]) -> String {
     let in_words =
         |(n, one): (usize, &AskReading)| format!("{n}. {}: {}", one.path.join(", "), one.told);
     let all: Vec<String> = (1..).zip(readings).map(in_words).collect();
-    format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
+    format!("the question has {} possible meanings: {}", readings.len(), all.join("; "))
 }
 
 /// Formats the advice on unknown words: to correct them as in `near`, and to put `names` in
@@ -179,7 +179,7 @@ fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
     let told: Vec<String> = near.chain((!names.is_empty()).then(quote)).collect();
     match told.is_empty() {
-        true => "nothing in this base has this name".to_owned(),
+        true => "no node or value of this base has this name".to_owned(),
         false => told.join(" "),
     }
 }
@@ -347,7 +347,9 @@ impl Analyst {
         let (plans, is_every) =
             every(|choices| reading::read(&self.schema, mentions, question, &kinds, choices));
         if !is_every {
-            return missing("it has too many readings; name relations and fields as the base does");
+            return missing(
+                "it has too many possible meanings; use the base's names of relations and fields",
+            );
         }
         let kb = &self.schema.base.kb;
         settled(kb, plans, wanted, |plan| run::run(kb, plan, &[]))

@@ -297,7 +297,7 @@ impl<'a> Model<'a> {
         let mut left_out = Vec::new();
         let why = "the language model's reply for these rows is unusable";
         note(&mut left_out, unread, why.to_owned());
-        let why = format!("beyond the first {MAX_READ} rows; only those are read");
+        let why = format!("not read: only the documents of the first {MAX_READ} rows are read");
         note(&mut left_out, left.len() - read.len(), why);
         let column = |(TextColumn { name, .. }, own): (&TextColumn, Vec<String>)| {
             let empty = own.iter().filter(|text| text.is_empty()).count().saturating_sub(unread);

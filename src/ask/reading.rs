@@ -489,17 +489,17 @@ impl Reading<'_> {
             Bounded::Mention(at) => {
                 let column = self.number_column(at)?.or_else(|| self.number_called(at));
                 let said = self.said_at(at);
-                let none = || missing(format!("no number called {said:?} is known for {rows}"));
+                let none = || missing(format!("{rows} has no numeric field {said:?}"));
                 column.map_or_else(none, Ok)?
             }
             Bounded::Year => self.field_column(self.time_field()?),
             Bounded::Implied(names) => {
                 let Some(field) = self.implied_or_dated(self.rows, names) else {
                     let what = names.first().unwrap_or(&"value");
-                    return missing(format!("no {what} is known for {rows}"));
+                    return missing(format!("{rows} has no {what}"));
                 };
                 if self.kind_of(field) == Some(ColumnKind::Date) && !is_year(number.number) {
-                    return missing("dates can only be bounded by years");
+                    return missing("dates can only be compared with years");
                 }
                 self.field_column(field)
             }
@@ -515,7 +515,9 @@ impl Reading<'_> {
             && (sample.kind, sample.filled < sample.seen) == (ColumnKind::Date, true)
         {
             let name = self.kb.field_name(*field);
-            return missing(format!("cannot tell whether each {rows} without {name:?} counts"));
+            return missing(format!(
+                "cannot tell whether to count each {rows} that has no {name:?}"
+            ));
         }
         let (bound, to) = (number.bound, number.to.map(|to| to / scale));
         Ok(Test::Number { column, bound, number: number.number / scale, to })
@@ -543,7 +545,7 @@ impl Reading<'_> {
             && numbers.iter().any(|number| number.fract() != 0.0);
         if are_shares {
             let name = self.kb.field_name(field);
-            self.assumed.push(format!("the numbers of {name:?} are taken as shares of 1"));
+            self.assumed.push(format!("{name:?} holds fractions, so 0.1 is read as 10 %"));
         }
         are_shares
     }
@@ -709,8 +711,7 @@ impl Reading<'_> {
                 if between.iter().any(|step| step.to == end.to) {
                     let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
                     return missing(format!(
-                        "{name} is a condition on the {counted} of a {rows}, but all its {counted} \
-                         would be counted"
+                        "{name} restricts the {counted}, but all {counted} of each {rows} would be counted"
                     ));
                 }
             }

@@ -69,7 +69,7 @@ struct Row<'a> {
 /// Returns the JSON record of an ambiguous question, with the readings of the question. There is no
 /// single answer. `ms` is the time that the question took, in milliseconds.
 pub fn readings_record(question: &str, readings: &[AskReading], ms: f64) -> Json {
-    let reason = format!("the question can be read in {} ways", readings.len());
+    let reason = format!("the question has {} possible meanings", readings.len());
     json!({"question": question, "answer": null, "reason": reason, "readings": readings, "ms": ms})
 }
 

@@ -173,7 +173,7 @@ pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>,
 fn no_rows(kind: &str, of: &str) -> AskError {
     AskError::Empty(match of {
         "" => format!("there is no {kind} that satisfies the conditions"),
-        of => format!("there is no {kind} of {of}"),
+        of => format!("no {kind} satisfies: {of}"),
     })
 }
 
@@ -211,9 +211,11 @@ fn load(
         *place = Some(table.columns.len());
         let Some(spec) = plan.columns.get(at) else {
             let read = texts.get(at - plan.columns.len());
-            table.add(read.cloned().ok_or_else(|| {
-                AskError::Plan("columns of texts need a language model".to_owned())
-            })?);
+            table.add(
+                read.cloned().ok_or_else(|| {
+                    AskError::Plan("text columns need a language model".to_owned())
+                })?,
+            );
             continue;
         };
         let named = plan.looked_for(at);
@@ -382,10 +384,7 @@ impl Run<'_> {
 
     /// Returns the error that no row has a value of `what`.
     fn no_values(&self, what: &str) -> AskError {
-        AskError::Empty(format!(
-            "no {} that satisfies the conditions has a value in this column: {what}",
-            self.rows_name()
-        ))
+        AskError::Empty(format!("no matching {} has a value of {what}", self.rows_name()))
     }
 
     fn number(&mut self, measure: Measure) -> Answer {
@@ -702,7 +701,7 @@ impl Run<'_> {
         let tested = statistics::normality(&numbers)?;
         let yes = tested.p >= LEVEL;
         let finding =
-            if yes { "no deviation from a normal distribution is shown" } else { "not normal" };
+            if yes { "no significant deviation from a normal distribution" } else { "not normal" };
         self.tested(tested, yes, &self.name(column), finding)
     }
 
@@ -715,7 +714,7 @@ impl Run<'_> {
         let finding = match (found, is_up) {
             (true, true) => "correlate positively",
             (true, false) => "correlate negatively",
-            (false, _) => "no correlation is shown",
+            (false, _) => "no significant correlation",
         };
         let what = format!("{} and {}", self.name(one), self.name(other));
         let yes = found && rises.is_none_or(|rises| rises == is_up);
@@ -732,7 +731,9 @@ impl Run<'_> {
     fn spreads(&mut self, tested: TestResult, what: &str, samples: &[Vec<f64>]) -> Answer {
         let differ = tested.p < LEVEL;
         let (yes, finding) = match (samples, self.plan.asks_more) {
-            _ if !differ => (self.plan.asks_same, "no difference of variances is shown"),
+            _ if !differ => {
+                (self.plan.asks_same, "no significant difference between the variances")
+            }
             ([one, other], Some(more)) => {
                 let is_more = Moments::of(one).variance() > Moments::of(other).variance();
                 let finding =
@@ -807,7 +808,7 @@ impl Run<'_> {
             }
         };
         let related = tested.p < LEVEL;
-        let finding = if related { "they are related" } else { "no relation is shown" };
+        let finding = if related { "they are related" } else { "no significant relation" };
         let what = format!("{} and {}", self.name(one), self.name(other));
         self.tested(tested, related != self.plan.asks_same, &what, finding)
     }
@@ -818,9 +819,7 @@ fn finite(rows: Rows) -> Result<Rows, AskError> {
     let mut numbers = rows.rows.iter().flatten().filter_map(SqlValue::number);
     match numbers.all(f64::is_finite) {
         true => Ok(rows),
-        false => Err(AskError::Plan(
-            "a result exceeds the range of numbers; compute with smaller numbers".to_owned(),
-        )),
+        false => Err(AskError::Plan("a result is out of range; use smaller numbers".to_owned())),
     }
 }
 

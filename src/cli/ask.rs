@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// and by the lines of its path that differ between the readings.
 fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<Exit> {
     let n = readings.len();
-    let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
+    let mut text = format!("the question has {n} possible meanings; choose one with --reading K\n");
     for (k, reading) in (1..).zip(readings) {
         text += &format!("\n{k:>3}  {}\n", reading.told);
         let shared = |line: &&String| readings.iter().all(|other| other.path.contains(line));

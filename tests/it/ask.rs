@@ -516,7 +516,7 @@ fn what_can_be_read_in_two_ways_is_asked_back() {
     assert!(chosen.starts_with("3 (ticket rows)"), "{chosen}");
     world
         .run(["ask", "desk", question, "--reading", "3"])
-        .fails(1, &["no reading 3: the question can be read in 2 ways"]);
+        .fails(1, &["reading 3 does not exist; the question has 2 possible meanings"]);
     world.run(["ask", "desk", question, "--reading", "0"]).fails(2, &["--reading"]);
     // The plan of an answer gives that answer.
     let first = &world.run(["ask", "desk", question, "--reading", "2", "--json"]).json_lines()[0];

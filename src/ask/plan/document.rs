@@ -167,7 +167,7 @@ impl Checked<'_> {
     fn check(&self) -> Result<(), String> {
         let plan = self.plan;
         bound(plan.columns.len() + plan.texts.len(), MAX_COLUMNS, "columns")?;
-        bound(plan.texts.len(), MAX_TEXTS, "columns of texts")?;
+        bound(plan.texts.len(), MAX_TEXTS, "text columns")?;
         for TextColumn { name, description } in &plan.texts {
             bound(name.len().max(description.len()), MAX_TEXT, "bytes of a column of texts")?;
         }
@@ -186,7 +186,9 @@ impl Checked<'_> {
                 require(is_finite, || "a supposed change must be finite".to_owned())?;
             }
             Some(Change::LeaveOut(tests)) => {
-                require(!tests.is_empty(), || "\"leave_out\" needs a test".to_owned())?;
+                require(!tests.is_empty(), || {
+                    "\"leave_out\" must contain at least one test".to_owned()
+                })?;
             }
             Some(Change::Only(_)) | None => {}
         }
@@ -237,7 +239,7 @@ impl Checked<'_> {
             _ if column.steps().is_empty() => Err("a column of links needs steps".to_owned()),
             ColumnSpec::FieldOf { field, .. } => self.field(end, *field),
             ColumnSpec::CountAmong { among, .. } => {
-                let why = || "a count among nodes needs a condition".to_owned();
+                let why = || "\"count_among\" must contain at least one condition".to_owned();
                 require(!among.is_empty(), why)?;
                 self.conditions(among, end)
             }
@@ -322,7 +324,7 @@ impl Checked<'_> {
         match test {
             Test::Number { column, bound, number, to } => {
                 let has_end = *bound != Bound::Between || to.is_some();
-                require(has_end, || "\"between\" needs \"to\", its other end".to_owned())?;
+                require(has_end, || "\"between\" needs an upper limit \"to\"".to_owned())?;
                 let is_finite = number.is_finite() && to.is_none_or(f64::is_finite);
                 require(is_finite, || "a number of a test must be finite".to_owned())?;
                 self.number_or_date(*column)
@@ -372,7 +374,7 @@ impl Checked<'_> {
     fn operation(&self) -> Result<(), String> {
         let first = |top: usize| {
             let fits = (1..=MAX_TOP).contains(&top);
-            require(fits, || format!("top {top} is not in 1 to {MAX_TOP}"))
+            require(fits, || format!("top {top} is not between 1 and {MAX_TOP}"))
         };
         match &self.plan.operation {
             Operation::Number(measure) => self.measure(*measure),

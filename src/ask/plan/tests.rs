@@ -265,7 +265,7 @@ fn fields_and_numbers_of_linked_nodes_are_columns() {
     assert!(most.path.iter().any(|line| line.ends_with("those of \"Ann\"")), "{:?}", most.path);
     assert_eq!(
         counted(json!([])).unwrap_err(),
-        "the plan cannot be run: a count among nodes needs a condition"
+        "the plan cannot be run: \"count_among\" must contain at least one condition"
     );
     let astray = json!([{"name": "Ann", "nodes": ["Ann"], "steps": []}]);
     assert!(counted(astray).unwrap_err().contains("do not end at a book"));

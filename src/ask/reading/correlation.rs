@@ -55,9 +55,7 @@ impl Reading<'_> {
         };
         match *own.as_slice() {
             [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
-            [_, _, _, ..] => {
-                missing("more than two numbers are named; ask whether two go together")
-            }
+            [_, _, _, ..] => missing("more than two numeric fields are named; ask about two"),
             _ => self.no_number(),
         }
     }

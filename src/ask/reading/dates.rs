@@ -60,7 +60,7 @@ impl Reading<'_> {
                 None => (at, bounded(self.bound_before(at).unwrap_or_else(bound_behind), span)),
             };
             if bounds.is_empty() {
-                return missing("cannot tell what is bounded by the date");
+                return missing("cannot tell which field the date refers to; name the field");
             }
             let is_near = |place: &usize| self.is_time(*place) && self.changed[*place] == changed;
             let field = (0..at).rev().find(is_near).or_else(|| next.filter(is_near));
@@ -71,7 +71,9 @@ impl Reading<'_> {
             };
             let again = |last: &DateUse| last.field == field && is_span(&last.bounds);
             if self.dates.last().is_some_and(again) && is_span(&bounds) {
-                return missing("two dates of one field are not supported; ask for each");
+                return missing(
+                    "two dates for one field are not supported; ask about each date separately",
+                );
             }
             self.dates.push(DateUse { at, field, bounds, changed });
             begin = end + 1;
@@ -110,7 +112,7 @@ impl Reading<'_> {
         let field = self.said_time_field(date.field)?;
         if self.kind_of(field) != Some(ColumnKind::Date) {
             let name = self.kb.field_name(field);
-            return missing(format!("{name:?} holds no dates; name a year"));
+            return missing(format!("{name:?} has no dates; use a year"));
         }
         let column = self.field_column(field);
         let test = |(bound, date): &(Bound, String)| Test::Date {

@@ -109,7 +109,7 @@ impl Reading<'_> {
                 _ => {
                     let said = self.said_at(at);
                     return missing(format!(
-                        "cannot tell what {said:?} negates; put it before a name or a field"
+                        "cannot tell what {said:?} negates; write it directly before a name or field"
                     ));
                 }
             }
@@ -206,8 +206,8 @@ impl Reading<'_> {
             );
             if differ || both_denied {
                 return missing(
-                    "\"or\" between dates or conditions of two kinds is not supported; ask for each \
-                     separately",
+                    "\"or\" between dates, or between different kinds of conditions, is not supported; \
+                     ask about each separately",
                 );
             }
         }
@@ -265,7 +265,7 @@ impl Reading<'_> {
             };
             if let (true, Some(What::Cue(Cue::Of(function)))) = (bounds, behind) {
                 return missing(format!(
-                    "a bound by the {} is not supported; name the number",
+                    "a comparison with the {} is not supported; give a number",
                     function.name()
                 ));
             }

@@ -106,7 +106,7 @@ impl Reading<'_> {
             let changed = self.changed[at];
             if let Some(about) = self.is_rough(at) {
                 return missing(format!(
-                    "{about:?} does not give an exact range; name its lower and upper number"
+                    "{about:?} is not an exact range; give a lower and an upper limit"
                 ));
             }
             if self.is_top(at) {
@@ -137,7 +137,7 @@ impl Reading<'_> {
                 && place < at
                 && self.denied.remove(&place)
             {
-                let open = || missing("a negated range is not supported; name one bound");
+                let open = || missing("a negated range is not supported; give a single limit");
                 bound = bound.denied().map_or_else(open, Ok)?;
             }
             let or = !uses.is_empty() && self.is_alternative(at);
@@ -185,8 +185,8 @@ impl Reading<'_> {
         {
             let (one, other) = (self.said_at(before), self.said_at(at));
             return missing(format!(
-                "{one:?} and {other:?} are two numbers side by side; write one number, in digits and \
-                 without spaces"
+                "{one:?} and {other:?} are adjacent numbers; if they are one number, write it in \
+                 digits without spaces"
             ));
         }
         // `from 2010 on` is a lower bound.

@@ -25,8 +25,8 @@ pub(super) const YES_NO: [&str; 14] = [
 ];
 
 /// Message that refuses a total over nodes to which several rows may link.
-pub(super) const COUNTED_TWICE: &str = "nodes that several rows link to would be counted more than \
-                                        once; ask for the total or the mean of directly linked nodes";
+pub(super) const COUNTED_TWICE: &str = "nodes linked to several rows would be counted more than once; \
+                                        ask for the total or the mean of directly linked nodes";
 
 /// The parts of a question outside of its assumption. The first number of each pair is the index of
 /// a mention.
@@ -197,7 +197,7 @@ impl Reading<'_> {
                     let said = self.said_at(at);
                     let rows = self.kb.type_name(self.rows);
                     return missing(format!(
-                        "cannot tell what {said:?} means for a {rows}; name what it is linked to"
+                        "cannot tell what {said:?} means for a {rows}; name the linked type or node"
                     ));
                 }
             }
@@ -260,7 +260,9 @@ impl Reading<'_> {
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
         if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
             let name = self.kb.field_name(field);
-            return missing(format!("{name:?} holds texts, which are not searched"));
+            return missing(format!(
+                "{name:?} is a text field; searching text fields is not supported here"
+            ));
         }
         let is_of_row = self.is_yes_no() && !self.lists && !is_text;
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) || is_of_row {
@@ -325,10 +327,10 @@ impl Reading<'_> {
         let lacks = |sample: &Sample| sample.filled < sample.seen;
         if self.schema.sample(self.rows, field).is_none_or(lacks) {
             return missing(format!(
-                "some rows have no {name:?} and some have 0; ask for {name} equal to 0, or over 0"
+                "some rows have no {name:?} and others have 0; ask for {name} equal to 0 or above 0"
             ));
         }
-        self.assumed.push(format!("rows have {name:?} if it is not 0"));
+        self.assumed.push(format!("a row has {name:?} if the value is not 0"));
         Ok(true)
     }
 
@@ -596,7 +598,9 @@ impl Reading<'_> {
         let numbers = samples.filter(|sample| sample.kind.is_number());
         let numbers: Vec<&str> = numbers.map(|sample| self.kb.field_name(sample.field)).collect();
         let known = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
-        missing(format!("it names no known number of {rows}; known: {known}, and numbers of links"))
+        missing(format!(
+            "it names no numeric field of {rows}; use one of: {known}, or a number of links"
+        ))
     }
 
     /// Adds filters so that only rows with the mentioned values and links are counted: `how many
@@ -662,7 +666,7 @@ impl Reading<'_> {
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {
             return missing(format!(
-                "the {} of the top results is not computed; ask for them, or name a bound",
+                "the {} of the top results is not supported; ask for the results, or give a limit",
                 function.name()
             ));
         }
@@ -682,7 +686,7 @@ impl Reading<'_> {
         }
         let is_row = |(_, one): &(usize, Condition)| one.steps.is_empty();
         if parts.counts_rows && self.counts_them() && parts.conditions.iter().any(is_row) {
-            return missing("name the type of what is counted");
+            return missing("name the type to count");
         }
         let measure = match parts.measures.first() {
             // `most` and `fewest` do not ask for the number of all rows.
@@ -690,8 +694,7 @@ impl Reading<'_> {
                 None | Some(Function::Sum) => Measure::Rows,
                 Some(function) => {
                     return missing(format!(
-                        "the {} of the group sizes is not computed; ask how many there are in each \
-                         group",
+                        "the {} of group sizes is not supported; ask for the size of each group",
                         function.name()
                     ));
                 }
@@ -714,7 +717,7 @@ impl Reading<'_> {
                 Ok(Operation::Groups { group, part, measure, first: None })
             }
             _ if measure == Measure::Rows && self.has(Cue::Each) => {
-                missing("name the groups for \"each\"")
+                missing("name the type or field after \"each\"")
             }
             _ => Ok(Operation::Number(measure)),
         }
@@ -742,9 +745,7 @@ impl Reading<'_> {
             }
             let is_asked = |at: usize| self.cue_beside(at, -1) == Some(Cue::Which);
             if parts.groups.iter().any(|(at, _)| is_asked(*at)) {
-                return missing(
-                    "name the number of each to compare: the total, the mean or the highest",
-                );
+                return missing("say which number to compare: the total, the mean or the highest");
             }
             return Ok(if high { Function::Max } else { Function::Min });
         }
@@ -760,7 +761,7 @@ impl Reading<'_> {
             return Ok(Function::Sum);
         }
         missing(format!(
-            "name the number of {says:?} to compute: the mean, the median, the total, the highest \
+            "say what to compute from {says:?}: the mean, the median, the total, the highest \
              or the lowest"
         ))
     }
@@ -793,7 +794,9 @@ impl Reading<'_> {
         let sums =
             |(at, cue)| cue == Cue::Of(Function::Sum) && self.said_at(at).ends_with("together");
         if parts.subjects.len() > 2 && self.cues(false).any(sums) {
-            return missing("sums of several subjects are not compared; ask for each");
+            return missing(
+                "comparing sums of several names is not supported; ask about each separately",
+            );
         }
         // `the number of papers by A or B` counts papers by either author and compares nothing.
         if asked.is_none() && self.has(Cue::NumberOf) {
@@ -818,7 +821,7 @@ impl Reading<'_> {
                 let default = if more && !own { Function::Sum } else { Function::Mean };
                 let function = self.function().unwrap_or(default);
                 if self.function().is_none() && !own {
-                    self.assumed.push(format!("taken as the {} of each", function.name()));
+                    self.assumed.push(format!("read as the {} of each", function.name()));
                 }
                 Measure::Of(function, column)
             }

@@ -28,7 +28,7 @@ impl Reading<'_> {
             && !self.asks_for_test()
             && self.cues(false).any(|(at, _)| self.said_at(at) == "difference");
         match is_named {
-            true => missing("the difference is unclear; ask how much more A has than B"),
+            true => missing("the difference is ambiguous; ask how much more A has than B"),
             false => Ok(()),
         }
     }
@@ -49,7 +49,7 @@ impl Reading<'_> {
                 && is_number(*field)
             {
                 return missing(format!(
-                    "cannot tell whether {:?} of {:?} means higher or lower; write which",
+                    "cannot tell whether {:?} of {:?} means higher or lower; write \"highest\" or \"lowest\"",
                     self.said_at(vague),
                     self.said_at(at)
                 ));
@@ -69,7 +69,7 @@ impl Reading<'_> {
             said.any(|own| words.contains(&own.word) || self.schema.is_of_relation(&own.stem));
         match are_all && !is_known {
             true => missing(format!(
-                "every {} has {:?}, so that {:?} says something else",
+                "every {} has {:?}, so {:?} must mean something else; rephrase it",
                 self.kb.type_name(self.rows),
                 self.kb.field_name(field),
                 self.said_at(at)
@@ -104,7 +104,7 @@ impl Reading<'_> {
         let words = self.own_words();
         let mut windows = words.windows(3);
         match windows.any(|three| matches!(three, ["with", "and" | "or", "without"])) {
-            true => missing("rows with it and without it are two groups; ask for one of them"),
+            true => missing("\"with and without\" names two groups; ask about one"),
             false => Ok(()),
         }
     }
@@ -118,7 +118,7 @@ impl Reading<'_> {
         let is_field = samples.any(|own| self.schema.field(own.field).joined == name);
         match self.denied.contains(&at) && is_field {
             true => missing(format!(
-                "cannot tell whether {:?} is the field of a {} or a name; name the type of the name",
+                "{:?} is both a field of {} and a name; add the type to the name",
                 thing.text,
                 self.kb.type_name(self.rows)
             )),
@@ -144,7 +144,7 @@ impl Reading<'_> {
         let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
         match is_mean && has_number && is_single {
             true => missing(format!(
-                "each {} has one value, so that there is no mean; name the groups",
+                "each {} has a single value, so there is no mean; name groups",
                 self.kb.type_name(self.rows)
             )),
             false => Ok(()),
@@ -201,7 +201,7 @@ impl Reading<'_> {
             return missing(format!("cannot tell how {said:?} relates to the question"));
         }
         if !parts.subjects.is_empty() {
-            return missing("several subjects are named, but not compared");
+            return missing("several names are given, but the question does not compare them");
         }
         self.refuse_foreign_fields(parts)
     }

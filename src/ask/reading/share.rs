@@ -36,7 +36,7 @@ impl Reading<'_> {
             && matches!(self.columns[column], ColumnSpec::Field(_))
         {
             return missing(format!(
-                "shares of a total such as {:?} are not computed; ask for the totals",
+                "shares of a total such as {:?} are not supported; ask for the totals",
                 self.said_at(at)
             ));
         }
@@ -101,7 +101,7 @@ impl Reading<'_> {
         match begins {
             [] | [_] => Ok(None),
             _ => missing(
-                "the whole of the share is unclear; ask what share of the whole is the part",
+                "cannot tell which words name the whole; write \"what share of WHOLE are PART\"",
             ),
         }
     }

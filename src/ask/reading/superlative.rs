@@ -66,7 +66,7 @@ impl Reading<'_> {
                     None => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
                         let function = if most { Function::Sum } else { extreme };
-                        self.assumed.push(format!("taken as the {} of each", function.name()));
+                        self.assumed.push(format!("read as the {} of each", function.name()));
                         function
                     }
                 };
@@ -100,7 +100,7 @@ impl Reading<'_> {
             return Ok(field);
         }
         let (rows, field) = (self.kb.type_name(self.rows), self.kb.field_name(field));
-        missing(format!("cannot tell the age of a {rows}; {field:?} is known: name it if meant"))
+        missing(format!("cannot tell the age of a {rows}; if you mean {field:?}, name it"))
     }
 
     /// Refuses to rank the nodes that the question counts to rank other nodes: drugs in `top

@@ -202,7 +202,7 @@ impl Reading<'_> {
         };
         if !tests.is_empty() {
             return missing(
-                "a change of only some rows is not supported; apply it to all rows, or leave \
+                "changing only some rows is not supported; apply it to all rows, or leave \
                  rows out",
             );
         }

@@ -97,7 +97,7 @@ impl Reading<'_> {
                 let (n, name) = (nodes.len(), &thing.text);
                 let kind = self.kb.type_name(self.kb.node_type(*first));
                 self.assumed
-                    .push(format!("{name:?} is the name of {n} {kind} nodes; all are meant"));
+                    .push(format!("{n} {kind} nodes are called {name:?}; all are included"));
             }
             roles.push((at, thing.text, role));
         }
@@ -233,7 +233,7 @@ impl Reading<'_> {
     /// Notes the assumption that a row needs only one of several names.
     pub(super) fn assume_any(&mut self, names: &str) {
         let kind = self.kb.type_name(self.rows);
-        self.assumed.push(format!("taken as each {kind} with any of {names}"));
+        self.assumed.push(format!("read as each {kind} with at least one of {names}"));
     }
 
     /// Returns the metapath from the rows to a type whose relations the question mentions most

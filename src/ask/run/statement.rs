@@ -33,7 +33,7 @@ impl Run<'_> {
         let rows = self.database.query(&sql, &Limits::default());
         self.result = finite(rows.map_err(|error| failed(error.to_string()))?)?;
         self.sql.push(sql);
-        let told = |text| format!("\"{text}\" in the statement taken as a text");
+        let told = |text| format!("\"{text}\" in the statement is read as a string");
         self.assumed.extend(texts.into_iter().map(told));
         self.read_as(form)
     }
