@@ -195,23 +195,18 @@ impl Cue {
     }
 }
 
-pub(crate) const PRICE: &[&str] = &["price", "cost"];
-pub(crate) const TIME: &[&str] = &["year", "date"];
-/// Names of fields whose highest value is the best.
-pub(crate) const RATING: &[&str] = &["rating", "score", "stars"];
-const CITED: &[&str] = &["citations", "citation"];
+/// Returns the names that the field of a property may have, such as `price` and `cost` for `price`;
+/// empty if the lexicon has no such property.
+pub(crate) fn property(name: &str) -> &'static [&'static str] {
+    static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("property").collect());
+    ALL.iter().find(|(own, _)| *own == name).map_or(&[], |(_, names)| names)
+}
 
 impl Cue {
     /// Returns the cue that the lexicon calls `meaning`; `None` if there is no such cue.
     fn named(meaning: &str) -> Option<Self> {
         let (name, of) = meaning.split_once(' ').unwrap_or((meaning, ""));
-        let names = match of {
-            "price" => PRICE,
-            "time" => TIME,
-            "rating" => RATING,
-            "cited" => CITED,
-            _ => &[],
-        };
+        let names = property(of);
         let implied = !names.is_empty();
         Some(match name {
             "mean" => Self::Of(Function::Mean),
@@ -302,7 +297,8 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
 
 /// Whether a folded word, such as `expensive`, names a degree of a field's value.
 pub(crate) fn is_degree(word: &str) -> bool {
-    word == "expensive"
+    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| words("degree"));
+    ALL.contains(word)
 }
 
 /// Endings of adjectives that are derived from nouns: `pricey`, `costly`, `colorful`.
@@ -377,7 +373,8 @@ mod tests {
 
     #[test]
     fn every_row_of_the_lexicon_has_a_meaning_and_no_phrase_has_two() {
-        let kinds = ["phrase", "filler", "field", "type", "anything", "beginning"];
+        let kinds =
+            ["property", "phrase", "filler", "field", "degree", "type", "anything", "beginning"];
         let lines = include_str!("lexicon.tsv").lines();
         let n = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).count();
         assert_eq!(kinds.into_iter().flat_map(rows).count(), n);

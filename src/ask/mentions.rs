@@ -625,7 +625,7 @@ impl Reader<'_> {
             let n = names(field).or_else(|| in_stock(own, field))?;
             Some((n, What::Field(vec![(id, 1.0)])))
         });
-        let is_type = same_sort(&token.word).next().is_some()
+        let is_type = self.type_of_sort(&token.word).is_some()
             || self.schema.type_meant(&token.stem).is_some();
         let relations = self.schema.relations.iter().zip(&self.schema.nouns);
         let links = (0..).map(RelationId).zip(relations).filter_map(|(id, (relation, nouns))| {
@@ -742,11 +742,9 @@ impl Reader<'_> {
         // `causes` means the relation of that name, not a form of `causal agent`.
         let links = self.schema.relations.iter().any(is_exact);
         let of_type = of_type.filter(|(_, kind)| !links || is_exact(kind));
-        let others: Vec<&str> = same_sort(&token.word).collect();
-        let is_same = |kind: &Words| kind.words.iter().any(|word| others.contains(&word.as_str()));
         let kind = of_type
-            .or_else(|| types().find(|(_, kind)| is_same(kind)))
             .map(|(id, _)| id)
+            .or_else(|| self.type_of_sort(&token.word))
             .or_else(|| self.schema.type_meant(&token.stem));
         if let Some(kind) = kind {
             return Some((at + 1, What::Type(kind)));
@@ -754,8 +752,21 @@ impl Reader<'_> {
         if self.schema.is_of_relation(&token.stem) || self.schema.means_relation(&token.stem) {
             return Some((at + 1, What::Relation));
         }
-        let meant = self.meant(&others);
+        let meant = self.meant(&same_sort(&token.word).collect::<Vec<_>>());
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
+    }
+
+    /// Returns the first type whose name contains a word that can name the same type as `word`, such
+    /// as the type `film` for `movies`.
+    fn type_of_sort(&self, word: &str) -> Option<TypeId> {
+        let others: Vec<&str> = same_sort(word).collect();
+        let is_same = |kind: &Words| kind.words.iter().any(|word| others.contains(&word.as_str()));
+        self.schema
+            .types
+            .iter()
+            .zip((0..).map(TypeId))
+            .find(|(kind, _)| is_same(kind))
+            .map(|own| own.1)
     }
 
     /// Whether a token is an adjective that states a degree of one of `fields`, such as `pricey` or

@@ -9,7 +9,7 @@ use agent_kb::{
 
 use crate::{
     AskError,
-    lexicon::{Cue, RATING},
+    lexicon::{Cue, property},
     mentions::{Thing, What},
     missing,
     plan::{Change, Operation},
@@ -42,7 +42,7 @@ impl Reading<'_> {
         let is_number = |field: FieldId| {
             let samples = types_of(self.kb).filter_map(|kind| self.schema.sample(kind, field));
             samples.into_iter().any(|sample| sample.kind.is_number())
-                && !self.schema.is_called(self.schema.field(field), RATING)
+                && !self.schema.is_called(self.schema.field(field), property("rating"))
         };
         for at in 0..self.mentions.all.len() {
             if let Some([(field, _), ..]) = self.fields_at(at)

@@ -2,7 +2,7 @@
 
 use crate::{
     AskError,
-    lexicon::{Cue, Function, TIME, is_beginning, is_frequency},
+    lexicon::{Cue, Function, is_beginning, is_frequency, property},
     missing,
     plan::{Measure, Operation},
     reading::{
@@ -38,8 +38,9 @@ impl Reading<'_> {
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
+        let implied = implied.or_else(|| self.size(parts));
         let implied = match implied {
-            None if names == TIME => Some(ColumnSpec::Field(self.age_field()?)),
+            None if names == property("time") => Some(ColumnSpec::Field(self.age_field()?)),
             None => self.most_linked_to(parts),
             found => found,
         };
@@ -85,6 +86,25 @@ impl Reading<'_> {
             (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
             _ => self.no_number(),
         }
+    }
+
+    /// Returns the field that gives the size of a row, for a question that mentions no number:
+    /// `the biggest venue`. Of several such fields, [`choose`](Self::choose) selects one.
+    fn size(&mut self, parts: &Parts) -> Option<ColumnSpec> {
+        const SIZES: [&str; 3] = ["biggest", "largest", "smallest"];
+        let is_size = self.own_words().iter().any(|word| SIZES.contains(word));
+        if !is_size || parts.counts_rows || !parts.measures.is_empty() {
+            return None;
+        }
+        let samples = self.schema.samples(self.rows).iter();
+        let sizes = samples.filter(|sample| {
+            let field = self.schema.field(sample.field);
+            sample.kind.is_number() && self.schema.is_called(field, property("size"))
+        });
+        let field =
+            self.choose(sizes.map(|own| own.field).collect(), |own| self.field_in_words(own))?;
+        self.assumed.push(format!("size is read as {:?}", self.kb.field_name(field)));
+        Some(ColumnSpec::Field(field))
     }
 
     /// Returns the field of dates that gives the age of a row.

@@ -4,7 +4,7 @@
 use crate::{
     AskError,
     kind::Kind,
-    lexicon::{Bound, Cue, PRICE, synonyms},
+    lexicon::{Bound, Cue, property, synonyms},
     mentions::{Thing, What},
     plan::{Operation, Plan},
     reading::{Reading, operation::Parts},
@@ -225,7 +225,7 @@ impl Reading<'_> {
             }
             ["where", ..] => named(&PLACES),
             ["what", .., "about"] => named(&TEXTS),
-            ["how", "much", ..] => self.implied(self.rows, PRICE),
+            ["how", "much", ..] => self.implied(self.rows, property("price")),
             _ => None,
         };
         field.map(ColumnSpec::Field)
