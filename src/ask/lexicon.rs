@@ -286,6 +286,17 @@ pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }
 
+/// Whether a folded word is a phrase that only changes rows in an assumption, such as `withdrawn`.
+pub(crate) fn is_assumption(word: &str) -> bool {
+    let mut cues = PHRASES.iter().filter(|(phrase, _)| *phrase == word);
+    cues.all(|(_, cue)| matches!(cue, Cue::LeaveOut | Cue::Raise | Cue::Lower))
+}
+
+/// Returns the usual form of some words, each with other forms, in lower case: `email` for `e-mail`.
+pub(crate) fn written() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    rows("written")
+}
+
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for
 /// `rated`; empty for most words.
 pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
@@ -373,8 +384,17 @@ mod tests {
 
     #[test]
     fn every_row_of_the_lexicon_has_a_meaning_and_no_phrase_has_two() {
-        let kinds =
-            ["property", "phrase", "filler", "field", "degree", "type", "anything", "beginning"];
+        let kinds = [
+            "written",
+            "property",
+            "phrase",
+            "filler",
+            "field",
+            "degree",
+            "type",
+            "anything",
+            "beginning",
+        ];
         let lines = include_str!("lexicon.tsv").lines();
         let n = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).count();
         assert_eq!(kinds.into_iter().flat_map(rows).count(), n);

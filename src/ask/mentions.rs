@@ -4,15 +4,17 @@
 //! Does not decide what the question asks for.
 
 mod settle;
+mod spelling;
 mod tokens;
 
-use std::{borrow::Cow, cmp::Reverse, ops::Range};
+use std::{cmp::Reverse, ops::Range};
 
+pub(crate) use self::spelling::spelled_out;
 use self::{settle::settle, tokens::tokens};
 use crate::{
     lexicon::{
-        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
-        number_word, same_sort, synonyms,
+        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_assumption, is_cue, is_degree,
+        is_filler, number_word, same_sort, synonyms,
     },
     schema::{FieldValue, Schema, Words, types_of, words_of},
 };
@@ -44,22 +46,15 @@ const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
 /// Words after which an adjective asks for the value of a field: `how expensive`.
 const BEFORE_DEGREES: [&str; 7] = ["how", "as", "equally", "most", "least", "more", "less"];
-/// Polite phrases at the start of a question; they have no meaning of their own.
-const POLITE: [&str; 8] = [
-    "could you",
-    "can you",
-    "would you",
-    "please",
-    "tell me",
-    "i want to know",
-    "i'd like to know",
-    "do you know",
-];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 /// Words without meaning of their own before `in`: `live in London`.
 const LIVE: [&str; 5] = ["live", "lives", "lived", "living", "situated"];
+/// Words that ask for something, and never mention a type or field of that name.
+const ASKING: [&str; 7] = ["how", "what", "when", "where", "which", "who", "whose"];
+/// Words of questions that make an assumption.
+const SUPPOSING: [&str; 6] = ["if", "suppose", "supposing", "assume", "assuming", "imagine"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -70,7 +65,7 @@ pub(crate) struct Token {
     pub range: Range<usize>,
     /// The word, folded.
     pub word: String,
-    /// The stem of the word.
+    /// The stem of the word, or of the word that it is an abbreviation of.
     pub stem: String,
     /// The number that the token stands for, with the code of its unit: a number in digits, or a
     /// number word with a unit after it. `None` for other tokens.
@@ -198,32 +193,6 @@ pub(crate) fn correction(schema: &Schema, word: &str) -> Option<String> {
             && !word.starts_with(*known)
     });
     nearest(&word, known, if n < 8 { 1 } else { 2 }).map(str::to_owned)
-}
-
-/// Spells out `whats` and a `%` without a number, and drops polite phrases at the start: `could you
-/// tell me what % of papers` becomes `what percent of papers`.
-pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
-    let mut rest = question.trim_start();
-    let without = |text: &'_ str, polite: &str| -> Option<usize> {
-        let begins = text.get(..polite.len()).is_some_and(|own| own.eq_ignore_ascii_case(polite));
-        let behind = text.get(polite.len()..).filter(|_| begins)?;
-        behind
-            .starts_with([' ', ','])
-            .then(|| text.len() - behind.trim_start_matches([' ', ',']).len())
-    };
-    while let Some(length) = POLITE.iter().find_map(|polite| without(rest, polite)) {
-        rest = &rest[length..];
-    }
-    let mut text = Cow::Borrowed(rest);
-    if let Some(length) = without(rest, "whats") {
-        text = Cow::Owned(format!("what is {}", &rest[length..]));
-    }
-    let is_bare =
-        |(at, _): &(usize, &str)| !text[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit());
-    if let Some((at, sign)) = text.match_indices('%').find(is_bare) {
-        text = Cow::Owned(format!("{} percent {}", &text[..at], &text[at + sign.len()..]));
-    }
-    text
 }
 
 /// Splits the question `text` into mentions; ambiguous mentions get their meaning in context.
@@ -366,7 +335,8 @@ impl Reader<'_> {
                 found.push((at, Thing { text, nodes, values: Vec::new() }));
             }
         }
-        for (at, thing) in self.in_small_letters().into_iter().chain(self.keys()) {
+        let others = self.in_small_letters().into_iter().chain(self.keys()).chain(self.numbers());
+        for (at, thing) in others {
             if !found.iter().any(|(other, _)| other.contains(&at.start)) {
                 found.push((at, thing));
             }
@@ -474,6 +444,28 @@ impl Reader<'_> {
         found
     }
 
+    /// Finds the numbers that are names of nodes, after a name or the type of these nodes: `Docvault
+    /// 4.2`, `version 4.2`.
+    fn numbers(&self) -> Vec<(Range<usize>, Thing)> {
+        let mut found = Vec::new();
+        for (before, [last, token]) in self.tokens.array_windows().enumerate() {
+            let text = &self.text[token.range.clone()];
+            if token.number.is_none() || !text.contains('.') {
+                continue;
+            }
+            let mut nodes = self.schema.nodes_named(text);
+            nodes.retain(|&node| {
+                let kind = usize::from(self.kb.node_type(node).0);
+                last.marked || self.schema.types[kind].is_headed_by(&last.stem)
+            });
+            if !nodes.is_empty() {
+                let text = text.to_owned();
+                found.push((before + 1..before + 2, Thing { text, nodes, values: Vec::new() }));
+            }
+        }
+        found
+    }
+
     /// Returns the text between two byte positions, extended by adjacent signs that may belong to a
     /// name: `C++`, `.NET`.
     fn with_signs(&self, start: usize, end: usize) -> &str {
@@ -538,7 +530,10 @@ impl Reader<'_> {
             let mut words = self.schema.names().flat_map(|name| &name.words);
             words.any(|own| own.trim_end_matches('s') == word.trim_end_matches('s'))
         };
-        let is_known = |word: &str| is_cue(word) || is_filler(word) || is_in_schema(word);
+        // `withdrawn offers` supposes nothing.
+        let supposes = self.tokens.iter().any(|token| SUPPOSING.contains(&&*token.word));
+        let is_phrase = |word: &str| is_cue(word) && (supposes || !is_assumption(word));
+        let is_known = |word: &str| is_phrase(word) || is_filler(word) || is_in_schema(word);
         own.iter().map(|token| &token.word).eq(words)
             && !own.iter().any(|token| is_known(&token.word))
     }
@@ -605,11 +600,12 @@ impl Reader<'_> {
             return Some((at + 1, What::Number(*number, unit.clone())));
         }
         let names = |name: &Words| {
-            // Types called `from` and `to` are not meant by these words.
-            let is_name = |words: &[String]| !matches!(words, [word] if is_stop_word(word));
+            // Types called `from` and fields called `what` are not meant by these words.
+            let is_name = |words: &[String]| !matches!(words, [word] if is_stop_word(word) || ASKING.contains(&&**word));
             let words = Some(name.words.len()).filter(|n| *n > 0 && is_name(&name.words));
             let words = words.filter(|_| self.begins_with(own, &name.words));
-            words.or_else(|| (token.word == name.joined).then_some(1))
+            let is_joined = token.word == name.joined && is_name(&name.words);
+            words.or_else(|| is_joined.then_some(1))
         };
         let alias = |id: TypeId| match own {
             [first, second, ..] if self.schema.is_called_by(id, &first.word, &second.stem) => {
@@ -729,6 +725,16 @@ impl Reader<'_> {
                 if n == 1 && self.states_degree(at, &fields) {
                     return Some((at + 1, self.unknown(token)));
                 }
+                // `customers` means the accounts, not their field `customer_since`.
+                let heads = |(field, _): &(FieldId, f32)| {
+                    self.schema.field(*field).stems.last() == Some(&token.stem)
+                };
+                if n == 1
+                    && !fields.iter().any(heads)
+                    && let Some(kind) = self.type_of_sort(&token.word)
+                {
+                    return Some((at + 1, What::Type(kind)));
+                }
                 return Some((at + n, What::Field(fields)));
             }
         }
@@ -756,11 +762,11 @@ impl Reader<'_> {
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
-    /// Returns the first type whose name contains a word that can name the same type as `word`, such
-    /// as the type `film` for `movies`.
+    /// Returns the first type whose noun can name the same type as `word`, such as the type `film` for
+    /// `movies`.
     fn type_of_sort(&self, word: &str) -> Option<TypeId> {
         let others: Vec<&str> = same_sort(word).collect();
-        let is_same = |kind: &Words| kind.words.iter().any(|word| others.contains(&word.as_str()));
+        let is_same = |kind: &Words| kind.noun().is_some_and(|noun| others.contains(&noun));
         self.schema
             .types
             .iter()

@@ -14,6 +14,7 @@ mod dates;
 mod joining;
 mod numbers;
 mod operation;
+mod presence;
 mod refusals;
 mod rows;
 mod share;
@@ -36,7 +37,7 @@ use crate::{
     lexicon::{Bound, Cue, Function, is_frequency},
     mentions::{COUNTS, Mention, Mentions, Thing, What},
     missing,
-    plan::{Operation, Plan, Test},
+    plan::{Condition, Measure, Operation, Plan, Test},
     reading::{
         asks::{asks_for_many, asks_surely, compares_names, counts},
         choices::Choices,
@@ -47,7 +48,7 @@ use crate::{
     schema::{Schema, sampled},
 };
 use agent_kb::{
-    FieldId, Kb, MetapathStep, TypeId, distinct,
+    Direction, FieldId, Kb, MetapathStep, TypeId, distinct,
     table::{ColumnKind, ColumnSpec, Sample, reached, value::quantity},
 };
 
@@ -155,6 +156,9 @@ pub(crate) fn read(
     reading.is_one_question()?;
     reading.refuse_difference()?;
     reading.rows = reading.choose_rows()?;
+    if let Some(own) = reading.with_own_types() {
+        return read(schema, &own, text, kinds, choices);
+    }
     let is_person = asks_who && schema.are_people(reading.rows);
     let listed = listed.or_else(|| is_person.then_some((reading.rows, Operation::List)));
     reading.refuse_vague_extreme()?;
@@ -306,6 +310,39 @@ impl Reading<'_> {
 
     fn has_node_of(&self, thing: &Thing, kind: TypeId) -> bool {
         thing.nodes.iter().any(|&node| self.kb.node_type(node) == kind)
+    }
+
+    /// Returns the mentions with types of the rows' own values in the place of types of other nodes'
+    /// values: in `offers per status`, the type of the offers' own status, where properties have a
+    /// status too. `None` if there are no such types.
+    fn with_own_types(&self) -> Option<Mentions> {
+        let linked = self.schema.steps(self.rows);
+        let is_linked = |kind: TypeId| kind == self.rows || linked.iter().any(|one| one.to == kind);
+        let is_far = |own: &Mention| matches!(own.what, What::Type(kind) if !is_linked(kind));
+        if !self.mentions.all.iter().any(is_far) {
+            return None;
+        }
+        let values = self.kb.value_types();
+        let own_type = |mention: &Mention| {
+            let What::Type(kind) = mention.what else { return None };
+            if is_linked(kind) || !values.contains(&kind) {
+                return None;
+            }
+            let stem = &self.mentions.tokens[mention.at.clone()].last()?.stem;
+            let mut own = linked.iter().map(|step| step.to).filter(|to| {
+                values.contains(to) && self.schema.types[usize::from(to.0)].is_headed_by(stem)
+            });
+            own.next().filter(|_| own.next().is_none())
+        };
+        let mut all = self.mentions.all.clone();
+        let mut is_changed = false;
+        for mention in &mut all {
+            if let Some(kind) = own_type(mention) {
+                mention.what = What::Type(kind);
+                is_changed = true;
+            }
+        }
+        is_changed.then(|| Mentions { tokens: self.mentions.tokens.clone(), all })
     }
 
     /// Finds the types and fields that only describe an adjacent name, and stores them in `bound`:
@@ -704,6 +741,17 @@ impl Reading<'_> {
             let (_, between) = condition.steps.split_last()?;
             Some((format!("{:?}", condition.name), between.to_vec()))
         });
+        if let Operation::Number(Measure::Of(Function::Sum, column)) = plan.operation
+            && matches!(plan.columns.get(column), Some(ColumnSpec::Field(_)))
+            && let Some(condition) = plan.conditions.iter().find(|one| self.is_shared(one))
+        {
+            let rows = kb.type_name(plan.rows);
+            return missing(format!(
+                "several links may lead from {:?} to one {rows}, which would be added only once; \
+                 name the linked type with the numbers",
+                condition.name
+            ));
+        }
         for (name, between) in names.chain(values) {
             for (at, spec) in plan.columns.iter().enumerate() {
                 let ColumnSpec::Count(steps) = spec else { continue };
@@ -717,6 +765,14 @@ impl Reading<'_> {
             }
         }
         Ok(plan)
+    }
+
+    /// Whether a condition leads to a row over nodes of which several may link to the row, as the
+    /// visits of an owner to drugs.
+    fn is_shared(&self, condition: &Condition) -> bool {
+        let [.., between, last] = condition.steps.as_slice() else { return false };
+        let back = MetapathStep { direction: last.direction.reversed(), to: between.to, ..*last };
+        last.direction == Direction::Out && !self.leads_to_one(last.to, &[back])
     }
 
     /// Whether a metapath leads from a node of type `from` to one node only. Judged by a sample: at

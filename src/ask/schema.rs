@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::lexicon::is_filler;
-use agent_ground::words::{is_person, is_stop_word, name_words};
+use agent_ground::words::{is_person, is_stop_word, long_form, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
@@ -63,15 +63,21 @@ type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 /// The words in the name of a type, field or relation.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
-    /// The folded words, stop words included; `ReferenceCount` has two.
+    /// The folded words, stop words included, without abbreviations; `ReferenceCount` has two.
     pub words: Vec<String>,
-    /// The folded words, joined without spaces.
+    /// The folded words as written, joined without spaces.
     pub joined: String,
     /// The stems of the words, without stop words.
     pub stems: Vec<String>,
 }
 
 impl Words {
+    /// Returns the noun of the name: the word before `of`, or else the last word.
+    pub(crate) fn noun(&self) -> Option<&str> {
+        let of = self.words.iter().position(|word| word == "of");
+        self.words[..of.unwrap_or(self.words.len())].last().map(String::as_str)
+    }
+
     /// Whether a stem is a form of a word in the name.
     pub(crate) fn says(&self, stem: &str) -> bool {
         self.stems.iter().any(|own| is_form(own, stem))
@@ -180,10 +186,12 @@ impl Schema {
     /// Reads the schema of a base; field values are sampled when they are first needed.
     pub(crate) fn new(base: Arc<IndexedBase>) -> Self {
         let in_words = |name: &String| {
-            let words = words_of(&parted(name));
+            let written = words_of(&parted(name));
+            let long = |word: &String| words_of(long_form(word).unwrap_or(word));
+            let words: Vec<String> = written.iter().flat_map(long).collect();
             let stems = words.iter().filter(|word| !is_stop_word(word));
             let stems = stems.map(|word| base.stems.stem(word).into_owned()).collect();
-            Words { joined: words.concat(), words, stems }
+            Words { joined: written.concat(), words, stems }
         };
         let kb = &base.kb;
         let types: Vec<Words> = kb.types().iter().map(in_words).collect();

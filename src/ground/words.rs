@@ -15,7 +15,7 @@
 mod language;
 mod quoted;
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::LazyLock};
 
 use rust_stemmers::Stemmer;
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
@@ -190,6 +190,16 @@ pub fn is_person(word: &str) -> bool {
 /// Whether the name of a type, in lower case with underscores, has a noun for people.
 pub fn is_of_people(type_name: &str) -> bool {
     type_name.split('_').any(is_person)
+}
+
+/// Returns the words that a lower-case abbreviation in the name of a table or column stands for, such
+/// as `birth date` for `dob`; `None` for other words.
+pub fn long_form(word: &str) -> Option<&'static str> {
+    static ALL: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+        let rows = include_str!("words/abbreviations.tsv").lines();
+        rows.filter_map(|row| row.split_once('\t')).collect()
+    });
+    ALL.get(word).copied()
 }
 
 /// Returns the name in `known` that is nearest to the unknown `name` by optimal string alignment,

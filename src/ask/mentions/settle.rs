@@ -141,7 +141,10 @@ impl<'a> Around<'a> {
             }
             // In `the number of targets`, `a target` and `target counts`, the links are counted.
             // Otherwise the word only refers to the relation.
-            What::Links(_) => {
+            What::Links(relation) => {
+                // `assigned tickets` are tickets, if tickets are not what the relation leads to.
+                let describes = said.ends_with("ed")
+                    && matches!(next, Some(What::Type(kind)) if !self.leads_to(*relation, *kind));
                 let article = start > 0 && ARTICLES.contains(&word(start - 1));
                 let listed = COUNTS.contains(&word(end))
                     || word(end) == "and" && matches!(named, Some(What::Links(_)));
@@ -150,7 +153,7 @@ impl<'a> Around<'a> {
                     && (is_name(named) || matches!(named, Some(What::Type(_))));
                 let counted =
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
-                (!counted).then_some(What::Relation)
+                (describes || !counted).then_some(What::Relation)
             }
             // `used papers`, `this year` and `are significant` state conditions that the base
             // cannot decide.
@@ -224,6 +227,12 @@ impl<'a> Around<'a> {
             What::Cue(Cue::Which) if said == "who" => self.people.map(What::Type),
             _ => None,
         }
+    }
+
+    /// Whether edges of a relation end at nodes of a type.
+    fn leads_to(&self, relation: RelationId, kind: TypeId) -> bool {
+        let mut tuples = self.schema.base.kb.tuples().iter();
+        tuples.any(|tuple| (tuple.relation, tuple.target) == (relation, kind))
     }
 
     /// Whether a word is a verb made from the name of a type: `ordered` from `order`.

@@ -9,7 +9,7 @@ use crate::{
     mentions::{MAX_WORDS, Token},
     schema::Schema,
 };
-use agent_ground::words::name_words;
+use agent_ground::words::{long_form, name_words};
 use agent_kb::table::value::quantity;
 
 /// Codes of units, each with the words for the unit after a number.
@@ -35,7 +35,7 @@ pub(super) fn tokens(schema: &Schema, text: &str) -> Vec<Token> {
         let range = number.as_ref().map_or(range.clone(), |(end, _)| range.start..*end);
         tokens.push(Token {
             marked: written.chars().any(|c| c.is_uppercase() && !begins || c.is_numeric()),
-            stem: schema.base.stems.stem(&word).into_owned(),
+            stem: schema.base.stems.stem(long_form(&word).unwrap_or(&word)).into_owned(),
             word: word.into_owned(),
             number: number.map(|(_, number)| number),
             range,

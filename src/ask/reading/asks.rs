@@ -5,7 +5,7 @@
 use crate::{
     AskError,
     kind::Kind,
-    lexicon::{Bound, Cue},
+    lexicon::{Bound, Cue, is_beginning},
     mentions::{Mention, Mentions, What},
     plan::{Condition, Operation, Plan},
     reading::{Reading, operation::YES_NO, rows::members},
@@ -99,12 +99,19 @@ pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     let says = |own: &&Mention| !matches!(own.what, What::Filler | What::Relation);
     let each = mentions.all.iter().position(|own| own.what == What::Cue(Cue::Each))?;
     let (before, behind) = mentions.all.split_at(each);
-    let mut before = before.iter().filter(says).map(|own| &own.what);
-    let kind = before.find(|what| !matches!(what, What::Thing(_)));
-    let (Some(What::Type(kind)), None) = (kind, before.next()) else { return None };
+    let mut before = before.iter().filter(says);
+    let kind = before.find(|own| !matches!(own.what, What::Thing(_)))?;
+    let What::Type(kind) = kind.what else { return None };
+    // `tickets opened per year`
+    let is_of_time = |own: &Mention| {
+        matches!(own.what, What::Field(_)) && is_beginning(mentions.word(own.at.start))
+    };
+    if !before.all(is_of_time) {
+        return None;
+    }
     let is_part = ["year", "month"].contains(&mentions.word(mentions.all[each].at.end));
     let group = behind.iter().skip(1).find(says).map(|own| &own.what);
-    (is_part || matches!(group, Some(What::Type(_) | What::Field(_)))).then_some(*kind)
+    (is_part || matches!(group, Some(What::Type(_) | What::Field(_)))).then_some(kind)
 }
 
 /// Whether a mention ends in `together` or `combined`, which may ask for a total or describe a verb
@@ -171,8 +178,13 @@ impl Reading<'_> {
         self.put_filled(&mut parts, false)?;
         let n_rows = parts.conditions.iter().filter(|(_, one)| one.steps.is_empty()).count();
         let conditions = parts.conditions.len() + parts.filters.len() - n_rows;
+        // In `does X manage Y`, X is the row.
+        let is_first = |(at, one): &(usize, Condition)| {
+            operation == Operation::Exists && Some(*at) == first && !one.steps.is_empty()
+        };
         if self.top.is_some()
             || conditions == 0
+            || begins_with_row && parts.conditions.iter().any(is_first)
             || begins_with_row && parts.conditions.iter().any(|(_, one)| self.is_far(one))
             || !parts.measures.is_empty()
             || self.changed.contains(&true)

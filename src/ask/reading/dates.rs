@@ -183,10 +183,24 @@ impl Reading<'_> {
 
     fn part_at(&self, at: usize) -> Option<DatePart> {
         match (self.what(at)?, self.said_at(at).as_str()) {
-            (What::Filler, "month" | "months") => Some(DatePart::Month),
-            (What::Filler, "year" | "years") => Some(DatePart::Year),
+            (What::Filler, "month" | "months") if !self.is_rate(&["monthly", "month"]) => {
+                Some(DatePart::Month)
+            }
+            (What::Filler, "year" | "years") if !self.is_rate(&["yearly", "annual"]) => {
+                Some(DatePart::Year)
+            }
             _ => None,
         }
+    }
+
+    /// Whether a mentioned numeric field is a rate for a period with one of these words in its name:
+    /// `monthly_salary` in `earn per month`.
+    fn is_rate(&self, period: &[&str]) -> bool {
+        let fields = (0..self.mentions.all.len()).filter_map(|at| self.fields_at(at));
+        let field = fields.filter_map(|fields| self.field(fields, true));
+        field.into_iter().any(|field| {
+            self.schema.field(field).words.iter().any(|word| period.contains(&word.as_str()))
+        })
     }
 
     /// Whether a mention names a field, of any type, that holds years or dates.

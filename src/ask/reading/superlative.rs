@@ -38,14 +38,16 @@ impl Reading<'_> {
         let top = self.top.unwrap_or(1);
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let implied = implied.or_else(|| self.linked_to()).or_else(|| self.published(parts));
-        let implied = implied.or_else(|| self.size(parts));
-        let implied = match implied {
+        let size = if implied.is_none() { self.size(parts) } else { None };
+        let is_size = size.is_some();
+        let implied = match implied.or(size) {
             None if names == property("time") => Some(ColumnSpec::Field(self.age_field()?)),
             None => self.most_linked_to(parts),
             found => found,
         };
         let asked = match self.asks_for_value(parts, implied.as_ref()) {
             true => Asked::Number,
+            false if is_size => Asked::Rows,
             false => self.asked(parts),
         };
         let column = match implied {

@@ -160,7 +160,14 @@ impl Reading<'_> {
                     .field(fields, false)
                     .or_else(|| self.field_called(at, false))
                     .or_else(|| self.called(self.rows, synonyms(&self.said_at(at)), true))?;
-                let stems = &self.schema.field(field).stems;
+                let mut stems = self.schema.field(field).stems.as_slice();
+                // The unit in `list_price_eur` is not said.
+                let unit = self.schema.sample(self.rows, field).and_then(|own| own.unit.as_ref());
+                if let (Some(unit), Some((last, rest))) = (unit, stems.split_last())
+                    && unit.eq_ignore_ascii_case(last)
+                {
+                    stems = rest;
+                }
                 let said = self.mentions.said(at);
                 // `head vet` is not the field `head_vet_first_name`.
                 let is_named =

@@ -1,0 +1,64 @@
+//! Writes a question in its usual form before it is split into mentions.
+
+use std::borrow::Cow;
+
+use super::QUOTES;
+use crate::lexicon::written;
+
+/// Polite phrases at the start of a question; they have no meaning of their own.
+const POLITE: [&str; 8] = [
+    "could you",
+    "can you",
+    "would you",
+    "please",
+    "tell me",
+    "i want to know",
+    "i'd like to know",
+    "do you know",
+];
+
+/// Spells out `whats` and a `%` without a number, drops polite phrases at the start, and replaces
+/// words by their usual form in the lexicon: `could you tell me what % of papers` becomes `what
+/// percent of papers`.
+pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
+    let mut rest = question.trim_start();
+    let without = |text: &'_ str, polite: &str| -> Option<usize> {
+        let begins = text.get(..polite.len()).is_some_and(|own| own.eq_ignore_ascii_case(polite));
+        let behind = text.get(polite.len()..).filter(|_| begins)?;
+        behind
+            .starts_with([' ', ','])
+            .then(|| text.len() - behind.trim_start_matches([' ', ',']).len())
+    };
+    while let Some(length) = POLITE.iter().find_map(|polite| without(rest, polite)) {
+        rest = &rest[length..];
+    }
+    let mut text = Cow::Borrowed(rest);
+    if let Some(length) = without(rest, "whats") {
+        text = Cow::Owned(format!("what is {}", &rest[length..]));
+    }
+    for (common, others) in written() {
+        for other in others {
+            if let Some(at) = word_at(&text, other) {
+                text = Cow::Owned(format!("{}{common}{}", &text[..at], &text[at + other.len()..]));
+            }
+        }
+    }
+    let is_bare =
+        |(at, _): &(usize, &str)| !text[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit());
+    if let Some((at, sign)) = text.match_indices('%').find(is_bare) {
+        text = Cow::Owned(format!("{} percent {}", &text[..at], &text[at + sign.len()..]));
+    }
+    text
+}
+
+/// Returns the byte position of whole words in a text, ignoring ASCII case; `None` if they do not
+/// occur, or occur in a quotation.
+fn word_at(text: &str, words: &str) -> Option<usize> {
+    let lower = text.to_ascii_lowercase();
+    let is_whole = |(at, _): &(usize, &str)| {
+        !lower[..*at].ends_with(char::is_alphanumeric)
+            && !lower[*at + words.len()..].starts_with(char::is_alphanumeric)
+            && !QUOTES.iter().any(|(open, _)| lower[..*at].contains(*open))
+    };
+    lower.match_indices(words).find(is_whole).map(|(at, _)| at)
+}
