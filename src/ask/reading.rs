@@ -18,6 +18,7 @@ mod presence;
 mod refusals;
 mod rows;
 mod share;
+mod shared;
 mod superlative;
 mod supposition;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{ProblemKind, error::Fault};
-use agent_kb::{Kb, NodeId};
+use agent_kb::{Kb, NodeId, TypeId};
 
 /// Maximum number of characters of an id that a message shows.
 const MAX_SHOWN: usize = 60;
@@ -264,9 +264,11 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     match nodes.as_slice() {
         [node] => Ok(*node),
         [] => {
-            let like = match kb.has_keys() {
-                true => format!("ids look like {:?}", kb.key(0)),
-                false => format!("ids are 0 to {}", kb.n_nodes().saturating_sub(1)),
+            let kind = id.split_once(':').map(|(kind, _)| kind);
+            let like = match kind.filter(|kind| kb.type_id(kind).is_none()) {
+                Some(kind) => format!("the base has no type {:?}", shorten(kind)),
+                None if kb.has_keys() => format!("ids look like {:?}", key_like(kb, id)),
+                None => format!("ids are 0 to {}", kb.n_nodes().saturating_sub(1)),
             };
             Err(IdError::Unknown { id: shorten(id), like })
         }
@@ -276,6 +278,15 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
             Err(IdError::Shared { id: shorten(id), n, example })
         }
     }
+}
+
+/// Returns the first id of a type, of the first type whose first id begins like `id`, or else of the
+/// first node.
+fn key_like<'a>(kb: &'a Kb, id: &str) -> Cow<'a, str> {
+    let types = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
+    let mut firsts = types.filter_map(|kind| Some(kb.key(*kb.nodes_of_type(kind).first()?)));
+    let begin = id.chars().next();
+    firsts.find(|key| key.chars().next() == begin).unwrap_or_else(|| kb.key(0))
 }
 
 /// Returns the nodes of comma-separated ids, in the order of the ids. An id that has a comma must

@@ -2,7 +2,8 @@
 //!
 //! A node is found by its name, by aliases (fields such as synonyms), by identifiers (one-word
 //! fields with almost no repeated values; numbers of fewer than five digits are excluded) and by
-//! the initials of its name. A query names a node
+//! the initials of its name. In a base with keys, a node is also found by a key with letters and
+//! digits, and by its name without the legal form of a company. A query names a node
 //!
 //! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
 //!   "betacarotenes" matches "Beta-carotene" and "type 2" matches "Type II";

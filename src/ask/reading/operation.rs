@@ -88,12 +88,13 @@ impl Reading<'_> {
 
     /// Builds a plan from the parts of the question and the operation.
     pub(super) fn planned(
-        &self,
+        &mut self,
         kind: Kind,
-        parts: Parts,
+        mut parts: Parts,
         operation: Operation,
         supposed: Option<Change>,
     ) -> Plan {
+        self.join_conditions(&mut parts);
         Plan {
             kind,
             rows: self.rows,

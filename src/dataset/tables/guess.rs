@@ -12,6 +12,7 @@
 //! Of several types, a column links to the one with the fewest other ids.
 
 mod column;
+mod names;
 mod values;
 
 use std::{
@@ -33,7 +34,7 @@ use crate::{
         sqlite::Reference,
     },
 };
-use agent_ground::words::{is_of_people, is_person, snake};
+use agent_ground::words::{is_of_people, is_person, long_form, snake};
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
@@ -59,42 +60,10 @@ const MAX_INVALID_SHARE: f64 = 0.05;
 const ROWS_PER_INVALID: u64 = 5;
 /// Maximum number of tolerated invalid rows in an id column with a sure name.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
-/// German, Spanish, French, Italian and Portuguese.
-const NAME_NAMES: &str = "name full_name display_name title label caption subject headline heading \
-                          titel betreff bezeichnung nombre asunto nom titre nome titulo";
-/// Names of columns that always hold the names of nodes, best first, separated by spaces.
-const SURE_NAMES: &str = "name full_name display_name title";
-/// Names of columns that hold first names, each with names of columns that then hold last names,
-/// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
-const PERSON_NAMES: [(&str, &str); 6] = [
-    (
-        "first_name firstname given_name forename fname",
-        "last_name lastname surname family_name lname",
-    ),
-    ("vorname", "nachname familienname name"),
-    ("prenom prénom", "nom_de_famille nom"),
-    ("nombre nombres", "apellido apellidos"),
-    ("nome", "cognome sobrenome apelido"),
-    ("name", "surname"),
-];
-/// Names of columns that hold the whole name of a person.
-const FULL_NAMES: &str = "full_name display_name name";
-/// Names of columns that hold the names of companies.
-const COMPANY_NAMES: &str = "company organisation organization firma empresa société azienda";
 /// Nouns for what a row of a table may be to another row of it, separated by spaces.
 const OWN_LINKS: &str = "\
     parent manager supervisor boss superior lead chief predecessor successor previous next mother \
     father sire dam partner spouse mentor original reply_to replaced_by superseded_by part_of";
-/// Words in names of columns that hold no names, even if every row has another text.
-const NO_NAMES: &str = "\
-    address street email mail phone telephone mobile fax url website homepage link note notes \
-    comment comments remark remarks description text contact city town country place date time";
-/// Maximum mean length of the texts in a column that names rows although its header does not
-/// suggest names, in bytes.
-const MAX_NAME_BYTES: u64 = 60;
-/// Maximum mean number of rows with the same text in a column of names called after its table.
-const MAX_NAMESAKES: u64 = 10;
 /// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Minimum share of a column's values that must be ids of a table for the column to link to the
@@ -115,6 +84,9 @@ const OWN_BONUS: f64 = 0.1;
 const PEOPLE_BONUS: f64 = 0.1;
 /// Added to the score of a link, multiplied by the share of the table's ids that the column uses.
 const USED_BONUS: f64 = 0.05;
+/// Minimum length of the last word in a column's name that may be the beginning of the last word in
+/// a table's name, in bytes.
+const MIN_NOUN: usize = 4;
 /// Minimum score of a link without a matching name to a table that has all ids of the column.
 const ALL_KNOWN: f64 = 2.0;
 /// Minimum score of a link whose name suggests the table.
@@ -337,10 +309,18 @@ impl TableFacts {
     /// Whether a column has a plain id name such as `id`, or is named after its own table. The
     /// values of such a column are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
-        let own_names = [&self.node_type, &singular(&snake(&self.table.stem()))];
-        let stem = without_id(name).or_else(|| without_number(name));
-        PLAIN_ID_NAMES.contains(&snake(name).as_str())
-            || stem.is_some_and(|stem| own_names.contains(&&stem))
+        let is_own = |name: &str| {
+            let stem = without_id(name).or_else(|| without_number(name));
+            stem.is_some_and(|stem| self.names().contains(&stem))
+        };
+        PLAIN_ID_NAMES.contains(&snake(name).as_str()) || is_own(name) || is_own(&spelled_out(name))
+    }
+
+    /// Returns the names by which columns of other tables may refer to the rows: those of the type
+    /// and of the table, also without abbreviations.
+    fn names(&self) -> [String; 4] {
+        let table = singular(&snake(&self.table.stem()));
+        [spelled_out(&self.node_type), spelled_out(&table), self.node_type.clone(), table]
     }
 
     /// Returns the name of the column with the ids: the given or declared column, otherwise a
@@ -358,7 +338,10 @@ impl TableFacts {
                 "id" => 100,
                 known if has_word(ID_NAMES, known) => SURE_NAME_SCORE,
                 _ if self.is_own_id_name(name) => OWN_NAME_SCORE,
-                other if has_id_suffix(other) => 70,
+                // The first column of `teams.csv` is `tm_code`, another one `lead_code`.
+                other if at == 0 && has_id_suffix(&spelled_out(other)) => 75,
+                other if has_id_suffix(&spelled_out(other)) => 70,
+                _ if at == 0 && name_suggests_ids(name) => 65,
                 _ if name_suggests_ids(name) => 60,
                 _ if at == 0 => 30,
                 _ => return None,
@@ -411,102 +394,14 @@ impl TableFacts {
     fn are_people(&self) -> bool {
         is_of_people(&self.node_type) || self.name_columns(&[]).len() > 1
     }
+}
 
-    /// Returns the column, of those in `free`, that is called after the table: `Venue` or
-    /// `venue_number` of a table of venues, `breed` of a table of species and breeds.
-    fn own_name<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
-        let words = self.node_type.split('_');
-        let names = [&*self.node_type].into_iter().chain(words.clone().rev());
-        let numbers = ["number", "no", "nr"].map(|end| format!("{}_{end}", self.node_type));
-        let is_name = |name: &&String| {
-            self.column(name).is_some_and(|column| {
-                column.has_texts
-                    && !column.is_date
-                    && column.filled <= column.values.len() as u64 * MAX_NAMESAKES
-            })
-        };
-        let called =
-            |own: &str| free.iter().find(|(name, _)| name == own).map(|(_, column)| *column);
-        let named = names.filter_map(&called).find(is_name);
-        named.or_else(|| numbers.iter().filter_map(|own| called(own)).find(is_name))
-    }
-
-    /// Whether a column has texts, and nearly every row has another one.
-    fn has_own_texts(&self, name: &str) -> bool {
-        self.column(name).is_some_and(|column| column.is_distinct(self.rows))
-    }
-
-    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the type's
-    /// name, or is no noun for people and most rows have a name of their own.
-    fn may_name_rows(&self, of: &str, column: &str) -> bool {
-        let noun = of.rsplit('_').next().unwrap_or(of);
-        let is_own = of.split('_').any(|word| self.node_type.split('_').any(|own| own == word));
-        let column = self.column(column);
-        let are_many = column.is_some_and(|own| own.values.len() as u64 * 2 > self.rows);
-        is_own || !is_person(noun) && are_many
-    }
-
-    /// Returns the first column, of those in `free`, with a short text of several words that
-    /// differs from row to row.
-    fn distinct_texts<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
-        let is_name = |(name, column): &&(String, &String)| {
-            let is_other = name.split('_').any(|word| has_word(NO_NAMES, word));
-            let is_short = self.column(column).is_some_and(Column::has_short_texts);
-            is_short && self.has_own_texts(column) && !is_other
-        };
-        free.iter().find(is_name).map(|(_, column)| *column)
-    }
-
-    /// Returns the columns that hold the names of the nodes. Takes the first of these that exist:
-    ///
-    /// - the given columns
-    /// - the columns of first and last names
-    /// - a column with a name of [`SURE_NAMES`]
-    /// - the column called after the table
-    /// - a column with a name of [`NAME_NAMES`], or whose name ends with one
-    /// - a column of companies
-    /// - the first column with a short text that differs from row to row
-    fn name_columns(&self, taken: &[&str]) -> Vec<String> {
-        if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
-            let several = given.split('+').map(|column| column.trim().to_owned()).collect();
-            return if self.column(given).is_some() { vec![given.clone()] } else { several };
-        }
-        let free = self.columns.iter().map(|(name, _)| name);
-        let free = free.filter(|name| !taken.contains(&name.as_str()));
-        let free: Vec<(String, &String)> = free.map(|name| (snake(name), name)).collect();
-        let own = format!("{}_", self.node_type);
-        let one_of = |words: &str| {
-            let is_known = |name: &str| has_word(words, name.strip_prefix(&own).unwrap_or(name));
-            free.iter().find(|(name, _)| is_known(name)).map(|(_, column)| *column)
-        };
-        let mut persons = PERSON_NAMES.iter();
-        let person = persons.find_map(|(first, last)| Some([one_of(first)?, one_of(last)?]));
-        if let Some(person) = person {
-            let full = one_of(FULL_NAMES).filter(|full| !person.contains(full));
-            return full.map_or(person.to_vec(), |full| vec![full]).into_iter().cloned().collect();
-        }
-        let exact = |words: &str| {
-            let mut known = words.split(' ');
-            let found = known.find_map(|known| free.iter().find(|(name, _)| name == known));
-            found.map(|(_, column)| *column)
-        };
-        let ends = || {
-            let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
-            let is_name = |(name, column): &&(String, &String), end: &str| {
-                name.strip_suffix(end).is_some_and(|of| self.may_name_rows(of, column))
-            };
-            let found = endings.find_map(|end| free.iter().find(|own| is_name(own, &end)));
-            found.map(|(_, column)| *column)
-        };
-        let company = || exact(COMPANY_NAMES).filter(|name| self.has_own_texts(name));
-        let name = exact(SURE_NAMES)
-            .or_else(|| self.own_name(&free))
-            .or_else(|| exact(NAME_NAMES))
-            .or_else(ends)
-            .or_else(company)
-            .or_else(|| self.distinct_texts(&free));
-        name.into_iter().cloned().collect()
-    }
+/// Converts a name to lower case with underscores, and abbreviations to the words that they stand
+/// for: `customer_number` for `cust_nr`.
+fn spelled_out(name: &str) -> String {
+    let snake = snake(name);
+    let words: Vec<&str> = snake.split('_').map(|word| long_form(word).unwrap_or(word)).collect();
+    words.join("_").replace(' ', "_")
 }
 
 /// Whether `words`, a list separated by spaces, contains `word`.
@@ -661,14 +556,15 @@ fn likelihood(
     // ids.
     let (share, separator, n_values) =
         id_readings.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    let named = without_id(name).or_else(|| without_number(name));
-    let whole = named.clone().unwrap_or_else(|| snake(name));
+    let long = spelled_out(name);
+    let named = without_id(&long).or_else(|| without_number(&long));
+    let whole = named.clone().unwrap_or(long);
     let stem = singular(&whole);
     // `max_guests` is a number of guests, not the id of a guest.
     if named.is_none() && !column.has_texts && separator.is_none() && stem != whole {
         return None;
     }
-    let names = [entry.node_type.clone(), singular(&snake(&entry.table.stem()))];
+    let names = entry.names();
     // Of two tables with the same ids, the table with fewer ids links to the other.
     let is_lesser = !is_id || column.values.len() < ids.len();
     // `mechanic_staff_no` holds ids of the table whose ids are in `staff_no`.
@@ -680,7 +576,13 @@ fn likelihood(
     };
     let same_id = is_lesser && entry.id.as_ref().is_some_and(is_id_of);
     let is_named = names.contains(&stem) || same_id;
-    let ends = names.iter().any(|entry| stem.ends_with(&format!("_{entry}")));
+    let noun = stem.rsplit('_').next().unwrap_or(&stem);
+    // `fixed_in_version` of a table of product versions, `bill_to_cont` of contacts
+    let is_noun_of = |entry: &String| {
+        let last = entry.rsplit('_').next().unwrap_or(entry);
+        noun.len() >= MIN_NOUN && noun.len() < stem.len() && last.starts_with(noun)
+    };
+    let ends = names.iter().any(|entry| stem.ends_with(&format!("_{entry}")) || is_noun_of(entry));
     let [named, ending, bare] = MIN_KNOWN_SHARE;
     let refers = without_id(name).is_some();
     let is_text = column.has_texts && n_values >= MIN_DISTINCT;
@@ -704,7 +606,6 @@ fn likelihood(
     };
     // Of two tables that have all ids, the table with fewer other ids is more likely.
     let used = share * n_values as f64 / ids.len().max(1) as f64;
-    let noun = stem.rsplit('_').next().unwrap_or(&stem);
     let is_hierarchy = has_word(OWN_LINKS, &stem) || has_word(OWN_LINKS, noun);
     let own = if is_own && is_hierarchy { OWN_BONUS } else { 0.0 };
     let people = if is_person(noun) && entry.are_people() { PEOPLE_BONUS } else { 0.0 };

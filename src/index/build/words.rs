@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     IndexError, Result, bm25f,
-    build::{Watch, names_of_neighbors},
+    build::{Watch, is_numbered, names_of_neighbors},
     documents::Documents,
     entities,
     language::languages,
@@ -183,8 +183,10 @@ impl Builders {
     }
 }
 
-/// Returns the names of a node's neighbours, one per line. In a base with value types, the names of
-/// column values come next: those of each node that this node refers to.
+/// Returns the names of a node's neighbours, one per line. In a base with value types, further names
+/// come next: those of the column values of each node that this node refers to, and those of the
+/// only node that such a node refers to over a relation, if this node refers to it alone. So a
+/// repair has the names of its property, and of the area of the property.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();
@@ -198,14 +200,20 @@ fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     if values.is_empty() || values.contains(&kb.node_type(node)) {
         return names;
     }
-    let is_value = |node: &NodeId| values.contains(&kb.node_type(*node));
+    let is_value = |node: NodeId| values.contains(&kb.node_type(node));
     for relation in relations() {
         let referred = kb.neighbors(node, relation, Direction::Out);
-        for &neighbor in referred.iter().take(MAX_REFERRED).filter(|node| !is_value(node)) {
+        let is_alone = referred.len() == 1;
+        for &neighbor in referred.iter().take(MAX_REFERRED).filter(|node| !is_value(**node)) {
             for relation in relations() {
                 let ends = kb.neighbors(neighbor, relation, Direction::Out);
-                let values = ends.iter().filter(|node| is_value(node));
-                values.take(MAX_REFERRED).for_each(|&value| add(kb.name(value)));
+                match &*ends {
+                    &[end] if is_alone && end != node && !is_numbered(kb, end) => add(kb.name(end)),
+                    _ => {
+                        let values = ends.iter().filter(|node| is_value(**node));
+                        values.take(MAX_REFERRED).for_each(|&value| add(kb.name(value)));
+                    }
+                }
             }
         }
     }

@@ -35,6 +35,11 @@ const ALIAS_FIELDS: [&str; 11] = [
     "symbol",
     "brand_name",
 ];
+/// Words for the legal form of a company at the end of its name, without points; people leave them
+/// out.
+const LEGAL_FORMS: &str = "\
+    ag gmbh mbh kg kgaa ohg gbr ug ev se bv nv ltd limited llc llp lp plc inc incorporated corp \
+    corporation co company sa sas sarl srl spa ab as asa oy oyj aps pty pte sl lda";
 /// Maximum number of aliases in one field of a node; later ones are ignored.
 const MAX_ALIASES: usize = 64;
 /// A name with this many words gets an additional entry for its initials.
@@ -192,6 +197,27 @@ impl Builder {
     }
 }
 
+/// Returns the name of a company without its legal form: "Brenner Bank" for "Brenner Bank B.V." and
+/// for "Brenner Bank GmbH & Co. KG". `None` for a name without one, or of nothing else.
+fn without_legal_form(name: &str) -> Option<&str> {
+    let is_form = |word: &str| {
+        let word: String = word.chars().filter(|c| c.is_alphanumeric() || *c == '/').collect();
+        word.is_empty() || LEGAL_FORMS.split(' ').any(|form| form == word.to_lowercase())
+    };
+    let mut rest = name;
+    while let Some((before, last)) = rest.rsplit_once(' ')
+        && is_form(last)
+    {
+        rest = before.trim_end_matches([' ', ',']);
+    }
+    (rest.len() < name.len() && !rest.is_empty()).then_some(rest)
+}
+
+/// Whether a text has both letters and digits, as many ids do.
+fn has_letters_and_digits(text: &str) -> bool {
+    text.contains(char::is_alphabetic) && text.contains(char::is_numeric)
+}
+
 /// Finds the identifying fields: almost all of their values are distinct single words of at most 64
 /// bytes.
 fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>> {
@@ -231,6 +257,16 @@ pub fn build(kb: &Kb, languages: Languages, path: &Path, go_on: &mut CheckStop<'
         let name = kb.name(node);
         builder.add(node, name, 0);
         let mut seen = HashSet::from([name.to_owned()]);
+        if kb.has_keys() {
+            if let Some(short) = without_legal_form(name) {
+                seen.insert(short.to_owned());
+                builder.add(node, short, 0);
+            }
+            let key = kb.key(node);
+            if has_letters_and_digits(&key) && seen.insert(key.clone().into_owned()) {
+                builder.add(node, &key, IDENTIFIER);
+            }
+        }
         for (field, text) in kb.fields(node) {
             if aliases.contains(&field) {
                 for alias in text.split("; ").take(MAX_ALIASES) {

@@ -9,7 +9,7 @@
 //! or a verb, as in "drugs treat diseases" and "drug treats disease".
 //!
 //! Without such a word, a question that begins with "who" asks for people; a question that begins
-//! with a plural before a preposition asks for the type of the plural.
+//! with a type, or with other words and a plural, before a preposition asks for this type.
 //!
 //! Nodes of these types come first in an answer. English only. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
@@ -128,8 +128,9 @@ fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
     Some(sought)
 }
 
-/// Returns the types that the first words of a question name: people for "who", and the type of a
-/// plural before a preposition, as in "steel bottles under 20". Empty otherwise, and for "who"
+/// Returns the types that the first words of a question name: people for "who", and the type of the
+/// first word or of a plural before a preposition, as in "repair in Soho" and "steel bottles under
+/// 20". Empty otherwise, and for "who"
 /// before a verb of [`MAKES`].
 fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<TypeId> {
     let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
@@ -142,10 +143,12 @@ fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<Typ
             }
         }
         words => {
-            let mut pairs = words.windows(2);
-            let heads = |pair: &[Cow<'_, str>]| {
+            let is_article = |word: &Cow<'_, str>| ["a", "an", "the"].contains(&word.as_ref());
+            let first = words.iter().take_while(|word| is_article(word)).count();
+            let mut pairs = words.windows(2).enumerate();
+            let heads = |(at, pair): (usize, &[Cow<'_, str>])| {
                 let named = types(&pair[0]);
-                (pair[0].ends_with('s') && !named.is_empty())
+                ((at == first || pair[0].ends_with('s')) && !named.is_empty())
                     .then_some((named, pair[1].to_string()))
             };
             let found = pairs.find_map(heads);
@@ -232,16 +235,24 @@ mod tests {
         let types = |word: &str| match word {
             "who" | "drivers" => vec![TypeId(0)],
             "rooms" => vec![TypeId(1)],
+            "room" => vec![TypeId(2)],
             _ => Vec::new(),
         };
         for (query, expected) in [
             ("Who drives to Bonn?", 0),
             ("rooms with a projector", 1),
             ("Quiet small rooms of drivers", 1),
+            ("the rooms in Bonn", 1),
+            ("room for two", 2),
         ] {
             assert_eq!(types_of_opening(query, types), [TypeId(expected)], "{query}");
         }
-        for query in ["who makes rooms", "rooms are rare", "a house with a view and rooms in it"] {
+        for query in [
+            "who makes rooms",
+            "rooms are rare",
+            "quiet room in Bonn",
+            "a house with a view and rooms in it",
+        ] {
             assert!(types_of_opening(query, types).is_empty(), "{query}");
         }
     }

@@ -38,7 +38,7 @@ const ALIASES: [(&str, &str); 9] = [
     ("great britain", "united kingdom"),
 ];
 /// Pairs of values that mean yes and no, in the form of [`category`].
-pub const TRUTHS: [[&str; 2]; 10] = [
+pub const TRUTHS: [[&str; 2]; 13] = [
     ["yes", "no"],
     ["y", "n"],
     ["true", "false"],
@@ -46,6 +46,9 @@ pub const TRUTHS: [[&str; 2]; 10] = [
     ["1", "0"],
     ["1 0", "0 0"],
     ["ja", "nein"],
+    ["j", "n"],
+    ["o", "n"],
+    ["s", "n"],
     ["wahr", "falsch"],
     ["oui", "non"],
     ["si", "no"],

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{MAX_NAME_BYTES, NAME_NAMES, has_word};
+use super::{
+    has_word,
+    names::{MAX_NAME_BYTES, MAX_NAMESAKES, NAME_NAMES},
+};
 use crate::tables::{
     mapping::JSON_LIST,
     rows::{Row, items},
@@ -26,7 +29,7 @@ const SURE_SEPARATORS: usize = 2;
 /// Minimum number of rows of a table whose values may become nodes.
 const MIN_VALUE_ROWS: u64 = 20;
 /// Minimum number of rows per distinct value, for the values of a column to become nodes.
-const ROWS_PER_VALUE: u64 = 20;
+const ROWS_PER_VALUE: u64 = 10;
 /// Maximum number of distinct values, for the values of a column to become nodes.
 const MAX_VALUES: usize = 500;
 /// Maximum length in bytes of a column's values, for the values to become nodes.
@@ -202,6 +205,11 @@ impl Column {
         let is_short = self.splits.iter().all(|split| split.longest <= MAX_VALUE_BYTES);
         let is_whole = self.separator().is_none() && is_short;
         (is_whole && is_few(&self.values)).then_some((None, &self.values))
+    }
+
+    /// Whether the column has so few different values that they cannot be names of the rows.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.filled > self.values.len() as u64 * MAX_NAMESAKES
     }
 
     /// Whether the column's cells are single words, and not all of them numbers.

@@ -1,0 +1,144 @@
+//! Guesses the columns that hold the names of a table's rows.
+
+use super::{Column, TableFacts, has_word, spelled_out};
+use agent_ground::words::{is_of_people, is_person};
+
+/// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
+/// German, Spanish, French, Italian and Portuguese.
+pub(super) const NAME_NAMES: &str = "name full_name display_name title label caption subject headline heading \
+                          titel betreff bezeichnung nombre asunto nom titre nome titulo";
+/// Names of columns that always hold the names of nodes, best first, separated by spaces.
+const SURE_NAMES: &str = "name full_name display_name title";
+/// Names of columns that hold first names, each with names of columns that then hold last names,
+/// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
+const PERSON_NAMES: [(&str, &str); 6] = [
+    (
+        "first_name firstname given_name forename fname",
+        "last_name lastname surname family_name lname",
+    ),
+    ("vorname", "nachname familienname name"),
+    ("prenom prénom", "nom_de_famille nom"),
+    ("nombre nombres", "apellido apellidos"),
+    ("nome", "cognome sobrenome apelido"),
+    ("name", "surname"),
+];
+/// Names of columns that hold the whole name of a person.
+const FULL_NAMES: &str = "full_name display_name name";
+/// Names of columns that hold the names of companies.
+const COMPANY_NAMES: &str = "company organisation organization firma empresa société azienda";
+/// Words in names of columns that hold no names, even if every row has another text.
+const NO_NAMES: &str = "\
+    address street address1 email mail phone telephone mobile fax url website homepage link note notes \
+    comment comments remark remarks description text bio biography contact city town \
+    country place date time";
+/// Words in names of columns that hold addresses.
+const ADDRESSES: &str = "address street address1";
+/// Maximum mean length of the texts in a column that names rows although its header does not
+/// suggest names, in bytes.
+pub(super) const MAX_NAME_BYTES: u64 = 60;
+/// Maximum mean number of rows with the same text in a column of names called after its table.
+pub(super) const MAX_NAMESAKES: u64 = 10;
+
+impl TableFacts {
+    /// Returns the column, of those in `free`, that is called after the table: `Venue` or
+    /// `venue_number` of a table of venues, `breed` of a table of species and breeds.
+    fn own_name<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+        let node_type = spelled_out(&self.node_type);
+        let words = node_type.split('_');
+        let names = [&*node_type].into_iter().chain(words.rev());
+        let numbers =
+            names.clone().flat_map(|own| ["number", "no"].map(|end| format!("{own}_{end}")));
+        let is_name = |name: &&String| {
+            self.column(name)
+                .is_some_and(|column| column.has_texts && !column.is_date && !column.is_repeated())
+        };
+        let called =
+            |own: &str| free.iter().find(|(name, _)| name == own).map(|(_, column)| *column);
+        let named = names.filter_map(&called).find(is_name);
+        named.or_else(|| numbers.filter_map(|own| called(&own)).find(is_name))
+    }
+
+    /// Whether a column has texts, and nearly every row has another one.
+    fn has_own_texts(&self, name: &str) -> bool {
+        self.column(name).is_some_and(|column| column.is_distinct(self.rows))
+    }
+
+    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the type's
+    /// name, or is no noun for people and most rows have a name of their own.
+    fn may_name_rows(&self, of: &str, column: &str) -> bool {
+        let noun = of.rsplit('_').next().unwrap_or(of);
+        let is_own = of.split('_').any(|word| self.node_type.split('_').any(|own| own == word));
+        let column = self.column(column);
+        let are_many = column.is_some_and(|own| own.values.len() as u64 * 2 > self.rows);
+        is_own || !is_person(noun) && are_many
+    }
+
+    /// Returns the first column, of those in `free`, with a short text of several words that
+    /// differs from row to row. Without such a column, a place is named by its address.
+    fn distinct_texts<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+        let is_own = |column: &String| {
+            let is_short = self.column(column).is_some_and(Column::has_short_texts);
+            is_short && self.has_own_texts(column)
+        };
+        let own: Vec<&(String, &String)> =
+            free.iter().filter(|(_, column)| is_own(column)).collect();
+        let says = |name: &str, words: &str| name.split('_').any(|word| has_word(words, word));
+        let address = || own.iter().find(|(name, _)| says(name, ADDRESSES));
+        let named = own.iter().find(|(name, _)| !says(name, NO_NAMES));
+        named.or_else(|| address().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
+    }
+
+    /// Returns the columns that hold the names of the nodes. Takes the first of these that exist:
+    ///
+    /// - the given columns
+    /// - the columns of first and last names
+    /// - a column with a name of [`SURE_NAMES`]
+    /// - the column called after the table
+    /// - a column with a name of [`NAME_NAMES`], or whose name ends with one
+    /// - a column of companies
+    /// - the first column with a short text that differs from row to row
+    pub(super) fn name_columns(&self, taken: &[&str]) -> Vec<String> {
+        if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
+            let several = given.split('+').map(|column| column.trim().to_owned()).collect();
+            return if self.column(given).is_some() { vec![given.clone()] } else { several };
+        }
+        let free = self.columns.iter().map(|(name, _)| name);
+        let free = free.filter(|name| !taken.contains(&name.as_str()));
+        let free: Vec<(String, &String)> = free.map(|name| (spelled_out(name), name)).collect();
+        let own = format!("{}_", spelled_out(&self.node_type));
+        let one_of = |words: &str| {
+            let is_known = |name: &str| has_word(words, name.strip_prefix(&own).unwrap_or(name));
+            free.iter().find(|(name, _)| is_known(name)).map(|(_, column)| *column)
+        };
+        let mut persons = PERSON_NAMES.iter();
+        let person = persons.find_map(|(first, last)| Some([one_of(first)?, one_of(last)?]));
+        if let Some(person) = person {
+            let full = one_of(FULL_NAMES).filter(|full| !person.contains(full));
+            return full.map_or(person.to_vec(), |full| vec![full]).into_iter().cloned().collect();
+        }
+        let exact = |words: &str| {
+            let mut known = words.split(' ');
+            let found = known.find_map(|known| free.iter().find(|(name, _)| name == known));
+            found.map(|(_, column)| *column)
+        };
+        let ends = || {
+            let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
+            let is_name = |(name, column): &&(String, &String), end: &str| {
+                name.strip_suffix(end).is_some_and(|of| self.may_name_rows(of, column))
+            };
+            let found = endings.find_map(|end| free.iter().find(|own| is_name(own, &end)));
+            found.map(|(_, column)| *column)
+        };
+        let company = || exact(COMPANY_NAMES).filter(|name| self.has_own_texts(name));
+        // A title such as `Mr` names no row.
+        let is_name = |name: &&String| self.column(name).is_some_and(|own| !own.is_repeated());
+        let name = exact(SURE_NAMES)
+            .filter(is_name)
+            .or_else(|| self.own_name(&free))
+            .or_else(|| exact(NAME_NAMES))
+            .or_else(ends)
+            .or_else(company)
+            .or_else(|| self.distinct_texts(&free));
+        name.into_iter().cloned().collect()
+    }
+}
