@@ -16,7 +16,7 @@
 //! [`EmbedCost::problem`] gives the reason.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     fs::{self, File},
     io::{self, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -118,8 +118,8 @@ fn n_entries(path: &Path) -> io::Result<u64> {
 pub struct CachedEmbedder {
     inner: Box<dyn Embedder>,
     dir: PathBuf,
-    documents: Mutex<VectorCache>,
-    queries: Mutex<VectorCache>,
+    /// The caches of documents and of queries, by [`Kind`].
+    caches: [Mutex<VectorCache>; 2],
 }
 
 /// A cache file, opened at first use, with its number of hits; if the file cannot be used, also the
@@ -136,8 +136,7 @@ impl CachedEmbedder {
     /// Adds a cache to an embedder. The cache files are kept in the directory `dir`, which is
     /// created when the first text is embedded.
     pub fn new(inner: Box<dyn Embedder>, dir: &Path) -> CachedEmbedder {
-        let (documents, queries) = Default::default();
-        CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
+        CachedEmbedder { inner, dir: dir.to_owned(), caches: Default::default() }
     }
 
     /// Removes the cache files of `embedder` from the directory `dir`.
@@ -173,14 +172,11 @@ impl CachedEmbedder {
                 if kept.get(key, row) {
                     continue;
                 }
-                let nth = match first.entry(*key) {
-                    Entry::Occupied(entry) => *entry.get(),
-                    Entry::Vacant(entry) => {
-                        missing.push(place);
-                        *entry.insert(missing.len() - 1)
-                    }
-                };
-                needed.push((place, nth));
+                let nth = first.entry(*key).or_insert_with(|| {
+                    missing.push(place);
+                    missing.len() - 1
+                });
+                needed.push((place, *nth));
             }
         }
         if missing.is_empty() {
@@ -203,11 +199,7 @@ impl CachedEmbedder {
 
     /// Locks and returns the cache for documents or for queries; the first call opens its file.
     fn kept(&self, kind: Kind) -> MutexGuard<'_, VectorCache> {
-        let kept = match kind {
-            Kind::Document => &self.documents,
-            Kind::Query => &self.queries,
-        };
-        let mut kept = locked(kept);
+        let mut kept = locked(&self.caches[kind as usize]);
         if !kept.is_asked {
             kept.is_asked = true;
             let path = kind.file(&self.dir, self.fingerprint());
@@ -303,16 +295,12 @@ impl Embedder for CachedEmbedder {
     }
 
     fn spent(&self) -> EmbedCost {
-        let lock = |kept: &Mutex<VectorCache>| {
-            let kept = locked(kept);
-            (kept.hits, kept.problem.clone())
-        };
-        let (documents, queries) = (lock(&self.documents), lock(&self.queries));
-        EmbedCost {
-            from_cache: documents.0 + queries.0,
-            problem: documents.1.or(queries.1),
-            ..self.inner.spent()
+        let mut cost = EmbedCost { from_cache: 0, problem: None, ..self.inner.spent() };
+        for kept in self.caches.iter().map(locked) {
+            cost.from_cache += kept.hits;
+            cost.problem = cost.problem.or_else(|| kept.problem.clone());
         }
+        cost
     }
 }
 

@@ -209,12 +209,10 @@ impl LsaEmbedder {
     pub fn save(&self, path: &Path) -> Result<()> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut file =
-            files::temporary_file(folder.unwrap_or(Path::new(".")), ".model-").map_err(failed)?;
+        let folder = folder.unwrap_or(Path::new("."));
+        let mut file = files::temporary_file(folder, ".model-").map_err(failed)?;
         file.write_all(&self.file).map_err(failed)?;
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        files::publish(file, path, folder).map_err(failed)
     }
 
     /// Maps the file of a model written by [`save`](LsaEmbedder::save). Reads the stems but not
