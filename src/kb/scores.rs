@@ -3,7 +3,7 @@
 //! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. A node without a
 //! score has "no evidence", which every operation treats as zero.
 
-use super::{NodeId, NodeSet};
+use super::{NodeId, NodeSet, set::skip_to};
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
 pub type Ranking = Vec<(NodeId, f32)>;
@@ -132,14 +132,7 @@ impl Scores {
     /// Keeps only the scores of nodes in a set.
     pub fn restricted(&self, nodes: &NodeSet) -> Self {
         let mut rest = nodes.as_slice();
-        let mut pairs = Vec::with_capacity(self.len().min(rest.len()));
-        for &(node, score) in &self.0 {
-            rest = &rest[rest.partition_point(|&other| other < node)..];
-            if rest.first() == Some(&node) {
-                pairs.push((node, score));
-            }
-        }
-        Self(pairs)
+        self.filter(|node, _| skip_to(&mut rest, node))
     }
 
     /// Keeps the scores for which `keep` returns `true`; `keep` receives the node and its score.

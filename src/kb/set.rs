@@ -56,15 +56,8 @@ impl NodeSet {
 
     /// Returns the set of the nodes that are in `self` but not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
-        let mut rest = other.0.as_slice();
-        let mut ids = Vec::with_capacity(self.len());
-        for &node in &self.0 {
-            rest = &rest[rest.partition_point(|&other| other < node).min(rest.len())..];
-            if rest.first() != Some(&node) {
-                ids.push(node);
-            }
-        }
-        Self(ids)
+        let mut rest = other.as_slice();
+        self.filter(|node| !skip_to(&mut rest, node))
     }
 
     /// Returns the set of the nodes for which `keep` returns `true`.
@@ -84,6 +77,13 @@ pub fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort_unstable();
     list.dedup();
     list
+}
+
+/// Drops the ids below `node` from the front of an ascending list; returns whether the rest begins
+/// with `node`.
+pub(super) fn skip_to(rest: &mut &[NodeId], node: NodeId) -> bool {
+    *rest = &rest[rest.partition_point(|&other| other < node)..];
+    rest.first() == Some(&node)
 }
 
 /// Returns the ids that are in at least one of two ascending lists, each once.

@@ -265,21 +265,12 @@ impl Database {
 }
 
 /// Why a statement returned no result.
+#[derive(Debug, thiserror::Error)]
 enum Stopped {
-    Limit(SqlError),
-    Sqlite(rusqlite::Error),
-}
-
-impl From<SqlError> for Stopped {
-    fn from(error: SqlError) -> Self {
-        Self::Limit(error)
-    }
-}
-
-impl From<rusqlite::Error> for Stopped {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
+    #[error(transparent)]
+    Limit(#[from] SqlError),
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
 }
 
 fn value(value: ValueRef<'_>) -> SqlValue {
