@@ -142,6 +142,9 @@ pub struct EntityIndex {
     fuzzy_places: KeyPlaces,
 }
 
+/// Callback that returns an error to stop, `Ok` to go on.
+type GoOn<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
+
 /// Cached linked nodes of a text; locked during the lookup, so that a text is looked up only once.
 type CachedMentions = Mutex<Option<Arc<LinkedNodes>>>;
 
@@ -246,7 +249,7 @@ impl EntityIndex {
         text: &str,
         types: &[TypeId],
         k: usize,
-        go_on: &mut dyn FnMut() -> Result<(), E>,
+        go_on: GoOn<'_, E>,
     ) -> Result<Scores, E> {
         let found = self.named(kb, text, go_on)?;
         let of_type = |kind: usize| found.strongest(kind, k).into_owned();
@@ -257,12 +260,7 @@ impl EntityIndex {
 
     /// Links a text to all nodes, of any type, with strengths; the results for recent texts are
     /// cached.
-    fn named<E>(
-        &self,
-        kb: &Kb,
-        text: &str,
-        go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Arc<LinkedNodes>, E> {
+    fn named<E>(&self, kb: &Kb, text: &str, go_on: GoOn<'_, E>) -> Result<Arc<LinkedNodes>, E> {
         // The result depends on the words and on the marks within words, so the cache key consists
         // of both.
         let (mut words, mut end) = (String::new(), 0);
@@ -302,11 +300,7 @@ impl EntityIndex {
     }
 
     /// As [`named`](Self::named), without the cache.
-    fn link_uncached<E>(
-        &self,
-        text: &str,
-        go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Scores, E> {
+    fn link_uncached<E>(&self, text: &str, go_on: GoOn<'_, E>) -> Result<Scores, E> {
         let linked = self.look_up(text, go_on)?;
         let node_of = |entry: u32| self.entry_node.as_slice().get(entry as usize).copied();
         let mut exact: Vec<(NodeId, f32)> = Vec::new();
@@ -362,7 +356,7 @@ impl EntityIndex {
         &self,
         text: &str,
         nodes: &[NodeId],
-        go_on: &mut dyn FnMut() -> Result<(), E>,
+        go_on: GoOn<'_, E>,
     ) -> Result<String, E> {
         let entries = self.entry_node.as_slice();
         let mut named: BTreeSet<u32> = BTreeSet::new();
@@ -494,8 +488,8 @@ impl EntityIndex {
                 false => 0.0,
             }
         } else {
-            let mass: f32 = self.stems_of(entry).iter().map(|&stem| self.idf(stem)).sum();
-            let full = mass.max(1.0) / (mass.max(1.0) + EXACT_HALF);
+            let mass = self.mass(entry).max(1.0);
+            let full = mass / (mass + EXACT_HALF);
             let wrong_case = span.n_words == 1 && flags & SYMBOL != 0 && !span.capital;
             full * if wrong_case { WRONG_CASE_STRENGTH } else { 1.0 }
         };
@@ -562,7 +556,7 @@ impl EntityIndex {
         linked: &QueryWords,
         sharing: &Bits,
         explained: &Bits,
-        go_on: &mut dyn FnMut() -> Result<(), E>,
+        go_on: GoOn<'_, E>,
         mut keep: impl FnMut(u32, f32),
     ) -> Result<(), E> {
         let may_typo = |word: &&Word| {

@@ -314,8 +314,7 @@ impl TermIndex {
 
     /// Whether a node's text contains the stem with this id.
     pub fn has(&self, node: NodeId, stem: u32) -> bool {
-        let entries = self.entries.part(&self.bounds, node as usize);
-        entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS).is_ok()
+        self.count(node, stem) > 0
     }
 
     /// Number of occurrences of a stem in a node's text, at most 255; 0 if there are none.

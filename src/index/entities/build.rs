@@ -8,10 +8,10 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Result,
+    IndexError, Result,
     arrays::{Arrays, Strings, named},
     entities::{
-        ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
+        ACRONYM, GoOn, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
         forms::{
             Key, NameWord, deletions, is_unspaced_word, key, name_words, stem_of, stem_pieces,
             then_stems,
@@ -63,9 +63,6 @@ fn is_small_number(text: &str) -> bool {
     text.chars().all(is_part)
         && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
 }
-
-/// Callback that returns an error to stop the build, `Ok` to go on.
-type CheckStop<'a> = dyn FnMut() -> Result<()> + 'a;
 
 /// Builds the entity index; takes entries in node order.
 #[derive(Default)]
@@ -131,7 +128,7 @@ impl Builder {
         id
     }
 
-    fn write(mut self, path: &Path, go_on: &mut CheckStop<'_>) -> Result<()> {
+    fn write(mut self, path: &Path, go_on: GoOn<'_, IndexError>) -> Result<()> {
         self.entry_bounds.push(self.entry_stems.len() as u64);
         let mut vocabulary: Vec<(String, u32)> = self.ids.into_iter().collect();
         vocabulary.sort_unstable();
@@ -220,7 +217,7 @@ fn has_letters_and_digits(text: &str) -> bool {
 
 /// Finds the identifying fields: almost all of their values are distinct single words of at most 64
 /// bytes.
-fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>> {
+fn identifying_fields(kb: &Kb, go_on: GoOn<'_, IndexError>) -> Result<HashSet<FieldId>> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
         go_on()?;
@@ -243,7 +240,12 @@ fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<Fiel
 ///
 /// # Errors
 /// [`crate::IndexError::Io`] if the file cannot be written; the error of `go_on`.
-pub fn build(kb: &Kb, languages: Languages, path: &Path, go_on: &mut CheckStop<'_>) -> Result<()> {
+pub fn build(
+    kb: &Kb,
+    languages: Languages,
+    path: &Path,
+    go_on: GoOn<'_, IndexError>,
+) -> Result<()> {
     let identifying = identifying_fields(kb, go_on)?;
     let is_alias = |field: FieldId| {
         let name = kb.field_names().get(usize::from(field.0)).map(|name| name.to_lowercase());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::entities::{
-    EntityIndex, MAX_TYPO_ENTRIES, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
+    EntityIndex, GoOn, MAX_TYPO_ENTRIES, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
     bits::Bits,
     forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
@@ -94,11 +94,7 @@ impl EntityIndex {
     ///
     /// # Errors
     /// The error of `go_on`.
-    pub(super) fn look_up<E>(
-        &self,
-        text: &str,
-        go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<QueryWords, E> {
+    pub(super) fn look_up<E>(&self, text: &str, go_on: GoOn<'_, E>) -> Result<QueryWords, E> {
         let word = |NameWord { range, folded, form }: NameWord<'_>| {
             let is_part = is_part(text, &range);
             Word {
@@ -153,11 +149,7 @@ impl EntityIndex {
     /// edit. Prefers a word whose stem shares a name with another word of the query, then the word
     /// in the most names, then the alphabetically first. Question words are kept. Returns an empty
     /// list if no word is replaced.
-    fn corrected<E>(
-        &self,
-        words: &[Word],
-        go_on: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Vec<Word>, E> {
+    fn corrected<E>(&self, words: &[Word], go_on: GoOn<'_, E>) -> Result<Vec<Word>, E> {
         let nearest = |word: &Word| -> Option<Word> {
             if word.asks || word.stem.is_some() {
                 return None;

@@ -71,13 +71,10 @@ impl EntityIndex {
         for (n, word) in (1..=MAX_EXACT_WORDS).zip(words.iter().skip(start)) {
             key = key.then(&word.folded);
             let span = start..start + n;
-            let span_words = words.get(span.clone()).unwrap_or_default();
-            let (Some(first), Some(last)) = (span_words.first(), span_words.last()) else {
-                continue;
-            };
-            let quoted = is_quoted(text, first.range.start, last.range.end);
+            let span_words = &words[span.clone()];
+            let quoted = is_quoted(text, words[start].range.start, word.range.end);
             let asks = span_words.iter().all(|word| word.asks);
-            let is_part = n == 1 && is_part(text, &first.range);
+            let is_part = n == 1 && is_part(text, &word.range);
             if (asks || is_part) && !quoted {
                 continue;
             }
