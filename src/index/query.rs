@@ -69,8 +69,6 @@ const DIGEST: usize = 64;
 const WRITER_BYTES: usize = 128 << 20;
 /// Maximum length of an indexed word, in bytes; only the beginning of a longer word is indexed.
 const MAX_WORD_BYTES: usize = 256;
-/// Number of nodes between two reports of progress.
-const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "query";
 
@@ -158,10 +156,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<()> {
     let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_BYTES).map_err(failed)?;
     writer.set_merge_policy(Box::new(NoMergePolicy));
     for node in 0..kb.n_nodes() {
-        if node % REPORT_EVERY == 0 {
-            watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
-        }
-        watch.check_stop()?;
+        watch.step(STAGE, node.into(), kb.n_nodes().into())?;
         writer.add_document(document(kb, node, node.into(), at)).map_err(failed)?;
     }
     writer.commit().map_err(failed)?;

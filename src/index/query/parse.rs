@@ -68,6 +68,9 @@ pub enum QueryError {
     Index(#[from] IndexError),
 }
 
+/// Tantivy's form of a query or a part of it.
+type Parsed = Result<Box<dyn Query>, QueryError>;
+
 /// Where the words of a part of the query are searched.
 enum Target {
     /// In any of several schema fields.
@@ -90,7 +93,7 @@ pub(super) struct Parser<'a> {
 
 impl Parser<'_> {
     /// Parses the whole query into tantivy's form.
-    pub(super) fn query(&self) -> Result<Box<dyn Query>, QueryError> {
+    pub(super) fn query(&self) -> Parsed {
         if self.text.len() > MAX_QUERY_BYTES {
             return Err(QueryError::Long(self.text.len()));
         }
@@ -138,7 +141,7 @@ impl Parser<'_> {
         self.wrong(self.text.find(piece).unwrap_or(0), reason)
     }
 
-    fn tree(&self, tree: &UserInputAst) -> Result<Box<dyn Query>, QueryError> {
+    fn tree(&self, tree: &UserInputAst) -> Parsed {
         match tree {
             UserInputAst::Clause(parts) => {
                 let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(parts.len() + 1);
@@ -162,7 +165,7 @@ impl Parser<'_> {
         }
     }
 
-    fn leaf(&self, leaf: &UserInputLeaf) -> Result<Box<dyn Query>, QueryError> {
+    fn leaf(&self, leaf: &UserInputLeaf) -> Parsed {
         match leaf {
             UserInputLeaf::All => Ok(Box::new(AllQuery)),
             UserInputLeaf::Literal(literal) => self.literal(literal),
@@ -192,7 +195,7 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&self, literal: &UserInputLiteral) -> Result<Box<dyn Query>, QueryError> {
+    fn literal(&self, literal: &UserInputLiteral) -> Parsed {
         let target = self.target(literal.field_name.as_deref())?;
         let written = &literal.phrase;
         let (text, typos, prefix) = match literal.delimiter {
@@ -249,7 +252,7 @@ impl Parser<'_> {
         path: Option<&str>,
         slop: u32,
         written: &str,
-    ) -> Result<Box<dyn Query>, QueryError> {
+    ) -> Parsed {
         match words {
             [] => Err(self.wrong_at(written, format!("{written:?} contains no word"))),
             [word] => {
@@ -266,11 +269,7 @@ impl Parser<'_> {
 
     /// Creates the query that matches if `query` matches in any schema field of a target; `query`
     /// gets the field, and the key of a JSON field.
-    fn everywhere(
-        &self,
-        target: &Target,
-        query: impl Fn(Field, Option<&str>) -> Result<Box<dyn Query>, QueryError>,
-    ) -> Result<Box<dyn Query>, QueryError> {
+    fn everywhere(&self, target: &Target, query: impl Fn(Field, Option<&str>) -> Parsed) -> Parsed {
         match target {
             Target::Texts(fields) => {
                 let all = fields.iter().map(|&field| query(field, None));
@@ -285,12 +284,7 @@ impl Parser<'_> {
         }
     }
 
-    fn range(
-        &self,
-        name: Option<&str>,
-        lower: &UserInputBound,
-        upper: &UserInputBound,
-    ) -> Result<Box<dyn Query>, QueryError> {
+    fn range(&self, name: Option<&str>, lower: &UserInputBound, upper: &UserInputBound) -> Parsed {
         let written = name.unwrap_or("[");
         let Target::Detail(id) = self.target(name)? else {
             let reason = "ranges need a numeric field, as in price:[5 TO 20]";

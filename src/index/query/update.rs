@@ -7,8 +7,6 @@
 //! the number of words of each schema field, so that scores equal those of a new index bit for bit;
 //! tantivy's own statistics would count deleted documents.
 
-use std::cmp::Ordering;
-
 use tantivy::{DocSet, Term, query::Bm25StatisticsProvider};
 
 use super::*;
@@ -102,23 +100,17 @@ impl UpdatePlan {
         then.sort_unstable();
         now.sort_unstable();
         let mut steps = Self { gone: vec![], new: vec![], nodes: vec![DELETED; nodes.len()] };
-        let (mut then, mut now) = (then.into_iter().peekable(), now.into_iter().peekable());
-        loop {
-            let order = match (then.peek(), now.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(old), Some(new)) => old.0.cmp(&new.0),
-            };
-            let slot = if order.is_le() { then.next() } else { None };
-            let node = if order.is_ge() { now.next() } else { None };
-            match (slot, node) {
-                (Some((_, slot)), Some((_, node))) => steps.nodes[slot as usize] = node,
-                (Some((_, slot)), None) => steps.gone.push(slot),
-                (None, Some((_, node))) => steps.new.push(node),
-                (None, None) => {}
+        let mut then = then.into_iter().peekable();
+        for (digest, node) in now {
+            while let Some((_, slot)) = then.next_if(|old| old.0 < digest) {
+                steps.gone.push(slot);
+            }
+            match then.next_if(|old| old.0 == digest) {
+                Some((_, slot)) => steps.nodes[slot as usize] = node,
+                None => steps.new.push(node),
             }
         }
+        steps.gone.extend(then.map(|(_, slot)| slot));
         steps.gone.sort_unstable();
         steps.new.sort_unstable();
         steps
@@ -156,13 +148,8 @@ pub(crate) fn update(
     watch.check_stop()?;
     let failed = |error: tantivy::TantivyError| IndexError::io(dir)(io::Error::other(error));
     let count = |field| LiveStatistics(&index).total_num_tokens(field);
-    let mut counts = index
-        .fields
-        .texts()
-        .map(count)
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
+    let counts = index.fields.texts().into_iter().map(count).collect::<Result<Vec<_>, _>>();
+    let mut counts = counts.map_err(failed)?;
     for &slot in &gone {
         let gone = n_words(old, nodes[slot as usize]);
         counts.iter_mut().zip(gone).for_each(|(count, n)| *count = count.saturating_sub(n));
@@ -177,11 +164,8 @@ pub(crate) fn update(
     for &slot in &gone {
         writer.delete_term(Term::from_field_u64(at.id, slot.into()));
     }
-    for (done, &node) in (0u32..).zip(&new) {
-        if done % REPORT_EVERY == 0 {
-            watch.progress(STAGE, done.into(), new.len() as u64)?;
-        }
-        watch.check_stop()?;
+    for (done, &node) in (0..).zip(&new) {
+        watch.step(STAGE, done, new.len() as u64)?;
         writer.add_document(document(kb, node, now.len() as u64, at)).map_err(failed)?;
         now.push(node);
         counts.iter_mut().zip(n_words(kb, node)).for_each(|(count, n)| *count += n);
