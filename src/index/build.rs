@@ -30,6 +30,8 @@ use agent_kb::{Direction, Kb, NodeId, RelationId};
 /// Maximum number of neighbours, per relation and direction, whose names are indexed with a node;
 /// the others are ignored.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
+/// Number of units of work, such as nodes, between two reports of [`Watch::step`].
+const REPORT_EVERY: u64 = 4_096;
 
 /// Progress of one stage of a build. Stages run in parallel.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +159,14 @@ impl Watch<'_> {
     pub(super) fn progress(&self, stage: &'static str, done: u64, total: u64) -> Result<()> {
         (self.report)(Progress { stage, done, total });
         self.check_stop()
+    }
+
+    /// As [`progress`](Self::progress), but reports only every [`REPORT_EVERY`] units.
+    pub(super) fn step(&self, stage: &'static str, done: u64, total: u64) -> Result<()> {
+        match done.is_multiple_of(REPORT_EVERY) {
+            true => self.progress(stage, done, total),
+            false => self.check_stop(),
+        }
     }
 
     /// Checks the stop flag; takes nanoseconds.

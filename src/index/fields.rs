@@ -29,8 +29,6 @@ use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, Ranking, RelationId};
 
 /// Maximum number of fields of a base; each field with texts is a file.
 const MAX_FIELDS: usize = 4_096;
-/// Number of nodes between two reports of progress.
-const REPORT_EVERY: usize = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "fields";
 
@@ -138,10 +136,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<()> {
         (0..fields.len()).map(|at| PostingsBuilder::create(&path(at), analysis)).collect();
     let candidates = kb.candidates();
     for (done, &node) in candidates.iter().enumerate() {
-        if done.is_multiple_of(REPORT_EVERY) {
-            watch.progress(STAGE, done as u64, candidates.len() as u64)?;
-        }
-        watch.check_stop()?;
+        watch.step(STAGE, done as u64, candidates.len() as u64)?;
         for (id, text) in kb.fields(node) {
             add(&mut fields, &mut builders, id.0.into(), node, [text]);
         }

@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, Read, Seek, SeekFrom, Write},
+    io::{Seek, SeekFrom, Write},
     path::Path,
 };
 
@@ -28,7 +28,8 @@ pub struct ImportBuilder<'a> {
 
 /// Imported vectors of all candidates of a base, and of queries.
 pub struct Import {
-    file: File,
+    /// The vectors of all nodes in node order, as little-endian `f32`; zeros for a node without one.
+    pub(super) file: File,
     pub(super) dim: usize,
     pub(super) n_nodes: NodeId,
     pub(super) fingerprint: String,
@@ -135,31 +136,5 @@ impl<'a> ImportBuilder<'a> {
         hasher.update(checksum.as_bytes());
         let fingerprint = format!("import1-{}", &hasher.finalize().to_hex()[..32]);
         Ok(Import { file: self.file, dim, n_nodes, fingerprint, queries })
-    }
-}
-
-impl Import {
-    /// Calls `on_block` with the rows of all nodes, in node order, in blocks of at most `rows`
-    /// rows. Its arguments are the number of rows and their values, row after row. Nodes without a
-    /// vector have zeros.
-    pub(super) fn for_each_block(
-        &self,
-        rows: usize,
-        on_block: &mut dyn FnMut(usize, Vec<f32>) -> Result<()>,
-    ) -> Result<()> {
-        let failed = IndexError::io(Path::new("the temporary file of vectors"));
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        let mut left = self.n_nodes as usize;
-        while left > 0 {
-            let here = left.min(rows);
-            let mut bytes = vec![0; here * self.dim * 4];
-            reader.read_exact(&mut bytes).map_err(failed)?;
-            let numbers = bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number));
-            on_block(here, numbers.collect())?;
-            left -= here;
-        }
-        Ok(())
     }
 }

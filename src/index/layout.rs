@@ -181,9 +181,7 @@ pub(super) trait Record: Clone + Serialize + DeserializeOwned {
         let mut file = files::temporary_file(part, ".record-").map_err(failed)?;
         let json = serde_json::to_vec_pretty(&record).map_err(io::Error::from).map_err(failed)?;
         file.write_all(&json).map_err(failed)?;
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        files::publish(file, path, part).map_err(failed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds `vectors/`, the part of an index that depends on the embedder.
 
 use std::{
-    io,
+    io::{self, BufReader, Read, Seek},
     ops::{ControlFlow, Range},
     path::Path,
 };
@@ -214,16 +214,21 @@ fn take(
         if block.is_empty() {
             break;
         }
-        let mut bytes = vec![0; block.len() * spec.dim * size_of::<f32>()];
-        input.read_exact(&mut bytes).map_err(failed)?;
-        let numbers = bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number));
-        rows.append(&block, &numbers.collect::<Vec<f32>>())?;
+        let vectors = read_numbers(&mut **input, block.len() * spec.dim).map_err(failed)?;
+        rows.append(&block, &vectors)?;
     }
     if input.read(&mut [0]).map_err(failed)? > 0 {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "too many vectors")));
     }
     rows.finish(kb)?;
     Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
+}
+
+/// Reads `n` little-endian `f32`.
+fn read_numbers(input: &mut dyn Read, n: usize) -> io::Result<Vec<f32>> {
+    let mut bytes = vec![0; n * size_of::<f32>()];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
 }
 
 /// Writes imported vectors of nodes and queries. Returns the record, which the caller must write.
@@ -236,12 +241,17 @@ fn copy(
 ) -> Result<VectorsRecord> {
     let (dim, fingerprint) = (import.dim, import.fingerprint.clone());
     let mut writer = VectorWriter::create(&dir.join(VECTORS), dim, Precision::F32, &fingerprint)?;
-    let (mut done, total) = (0, kb.n_nodes().into());
-    import.for_each_block(BLOCK, &mut |n_rows, rows| {
-        watch.progress(STAGE, done, total)?;
-        done += n_rows as u64;
-        Ok(writer.append(&Matrix::new(n_rows, dim, rows)?)?)
-    })?;
+    let failed = IndexError::io(Path::new("the temporary file of vectors"));
+    let mut file = &import.file;
+    file.rewind().map_err(failed)?;
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let total = kb.n_nodes().into();
+    for start in (0..import.n_nodes).step_by(BLOCK) {
+        let n_rows = BLOCK.min((import.n_nodes - start) as usize);
+        let rows = read_numbers(&mut input, n_rows * dim).map_err(failed)?;
+        watch.progress(STAGE, start.into(), total)?;
+        writer.append(&Matrix::new(n_rows, dim, rows)?)?;
+    }
     writer.finish()?;
     watch.progress(STAGE, total, total)?;
     let queries = dir.join(QUERIES);

@@ -28,8 +28,6 @@ use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 /// Limit on the names that are indexed with a node over two edges: at most this many referenced
 /// nodes per relation, and at most this many values per relation of each referenced node.
 const MAX_REFERRED: usize = 20;
-/// Number of nodes between two reports of progress.
-const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
 /// Tag before the output of the text builders. One range may have several such outputs, each with
@@ -128,10 +126,7 @@ impl Builders {
 
     /// Adds the words of a node; ids must ascend between calls.
     fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<()> {
-        if node.is_multiple_of(REPORT_EVERY) {
-            watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
-        }
-        watch.check_stop()?;
+        watch.step(STAGE, node.into(), kb.n_nodes().into())?;
         let names = neighbor_names(kb, node, &self.values);
         let document = self.documents.of(kb, node);
         self.text.add(node, &document, &names, kb.fields(node));
