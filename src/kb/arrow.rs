@@ -38,16 +38,13 @@ const ID_BUFFERS: usize = 2;
 /// Number of buffers of a column of type `utf8`: validity, offsets and data.
 const STRING_BUFFERS: usize = 3;
 
-/// A file that is being written, with the number and digest of the bytes so far. Bytes are buffered
-/// before they are hashed, so small writes are cheap.
-pub(super) struct HashingFile {
-    pub(super) path: PathBuf,
-    file: BufWriter<HashingWriter>,
-    /// Number of bytes written so far.
-    pub(super) bytes: u64,
-}
+/// A file that is being written, with the digest of the bytes so far. Bytes are buffered before
+/// they are hashed, so small writes are cheap.
+pub(super) type HashingFile = BufWriter<HashingWriter>;
 
-struct HashingWriter {
+/// What is behind the buffer of a [`HashingFile`].
+pub(super) struct HashingWriter {
+    pub(super) path: PathBuf,
     file: File,
     hasher: blake3::Hasher,
 }
@@ -67,31 +64,25 @@ impl Write for HashingWriter {
     }
 }
 
-impl HashingFile {
+impl HashingWriter {
     pub(super) fn create(path: PathBuf) -> Result<HashingFile> {
         let file = File::create_new(&path).map_err(KbError::io("create", &path))?;
-        let digested = HashingWriter { file, hasher: blake3::Hasher::new() };
-        Ok(HashingFile { path, file: BufWriter::with_capacity(WRITE_BUFFER, digested), bytes: 0 })
+        let writer = HashingWriter { path, file, hasher: blake3::Hasher::new() };
+        Ok(BufWriter::with_capacity(WRITE_BUFFER, writer))
+    }
+
+    /// Number of bytes written to a file so far.
+    pub(super) fn bytes(file: &HashingFile) -> u64 {
+        file.get_ref().hasher.count() + file.buffer().len() as u64
     }
 
     /// Writes all buffered bytes, syncs the file to the disk, and returns its size and digest.
-    pub(super) fn finish(mut self) -> Result<FileRecord> {
-        let written = self.file.flush().and_then(|()| self.file.get_ref().file.sync_all());
-        written.map_err(KbError::io("write", &self.path))?;
-        let blake3 = self.file.get_ref().hasher.finalize().to_hex().to_string();
-        Ok(FileRecord { bytes: self.bytes, blake3 })
-    }
-}
-
-impl Write for HashingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = self.file.write(bytes)?;
-        self.bytes += n as u64;
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+    pub(super) fn finish(mut file: HashingFile) -> Result<FileRecord> {
+        let written = file.flush().and_then(|()| file.get_ref().file.sync_all());
+        let HashingWriter { path, hasher, .. } = file.get_ref();
+        written.map_err(KbError::io("write", path))?;
+        let blake3 = hasher.finalize().to_hex().to_string();
+        Ok(FileRecord { bytes: hasher.count(), blake3 })
     }
 }
 
@@ -110,7 +101,7 @@ impl TableWriter {
         let mut fields = vec![Field::new(id, DataType::UInt32, false)];
         fields.extend(columns.iter().map(|name| Field::new(*name, DataType::Utf8, false)));
         let schema = Arc::new(Schema::new(fields));
-        let file = HashingFile::create(path.clone())?;
+        let file = HashingWriter::create(path.clone())?;
         let writer = FileWriter::try_new(file, &schema).map_err(|e| arrow_error(&path, e))?;
         let columns = columns.iter().map(|_| StringBuilder::new()).collect();
         Ok(TableWriter { path, schema, writer, ids: Vec::new(), columns, pending_bytes: 0 })
@@ -144,10 +135,9 @@ impl TableWriter {
 
     pub(super) fn finish(mut self) -> Result<FileRecord> {
         self.write_batch()?;
-        let path = self.path;
-        let mut writer = self.writer;
-        writer.finish().map_err(|e| arrow_error(&path, e))?;
-        writer.into_inner().map_err(|e| arrow_error(&path, e))?.finish()
+        let failed = |error| arrow_error(&self.path, error);
+        self.writer.finish().map_err(failed)?;
+        HashingWriter::finish(self.writer.into_inner().map_err(failed)?)
     }
 }
 
@@ -205,16 +195,13 @@ impl Table {
 }
 
 fn parse(bytes: &[u8], columns: &[&str]) -> Result<(Vec<Batch>, u64), String> {
-    let body_end = bytes.len().checked_sub(TAIL_BYTES).ok_or("it is too short")?;
-    let tail = bytes.get(body_end..).ok_or("it is too short")?;
+    let (body, tail) = bytes.split_last_chunk::<TAIL_BYTES>().ok_or("it is too short")?;
     if !bytes.starts_with(MAGIC) || !tail.ends_with(MAGIC) {
         return Err("it is not an Arrow file".into());
     }
     let footer_length = tail.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
-    let footer = body_end
-        .checked_sub(footer_length)
-        .and_then(|start| bytes.get(start..body_end))
-        .ok_or("its footer is too long")?;
+    let start = body.len().checked_sub(footer_length);
+    let footer = start.and_then(|start| body.get(start..)).ok_or("its footer is too long")?;
     let footer =
         arrow_ipc::root_as_footer(footer).map_err(|e| format!("its footer is invalid: {e}"))?;
 

@@ -16,7 +16,7 @@ use bytemuck::NoUninit;
 
 use crate::{
     KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId, Result,
-    arrow::{HashingFile, TableWriter},
+    arrow::{HashingFile, HashingWriter, TableWriter},
     distinct,
     manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
     open::{
@@ -475,10 +475,10 @@ fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let path = dir.join(MANIFEST_FILE);
     let to_io = |error: serde_json::Error| KbError::io("write", &path)(error.into());
     manifest.checksum = manifest.own_digest().map_err(to_io)?;
-    let mut file = HashingFile::create(path.clone())?;
+    let mut file = HashingWriter::create(path.clone())?;
     let json = serde_json::to_vec_pretty(manifest).map_err(to_io)?;
     file.write_all(&json).map_err(KbError::io("write", &path))?;
-    file.finish()?;
+    HashingWriter::finish(file)?;
     sync_dir(dir)
 }
 
@@ -490,18 +490,18 @@ struct GraphWriter {
 
 impl GraphWriter {
     fn create(path: PathBuf) -> Result<GraphWriter> {
-        let mut writer = GraphWriter { file: HashingFile::create(path)?, table: Vec::new() };
+        let mut writer = GraphWriter { file: HashingWriter::create(path)?, table: Vec::new() };
         writer.write(MAGIC)?;
         Ok(writer)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes);
-        written.map_err(|source| KbError::io("write", &self.file.path)(source))
+        written.map_err(|source| KbError::io("write", &self.file.get_ref().path)(source))
     }
 
     fn pad(&mut self) -> Result<()> {
-        let bytes = self.file.bytes;
+        let bytes = HashingWriter::bytes(&self.file);
         self.write(&vec![0; (bytes.next_multiple_of(SECTION_ALIGN) - bytes) as usize])
     }
 
@@ -520,9 +520,9 @@ impl GraphWriter {
         elements: &[u8],
     ) -> Result<Range<u64>> {
         self.pad()?;
-        let offset = self.file.bytes;
+        let offset = HashingWriter::bytes(&self.file);
         self.write(elements)?;
-        let place = offset..self.file.bytes;
+        let place = offset..offset + elements.len() as u64;
         self.enter(kind, relation, first, &place);
         Ok(place)
     }
@@ -563,8 +563,8 @@ impl GraphWriter {
     /// table.
     fn finish(mut self) -> Result<(FileRecord, u64, Vec<u8>)> {
         self.pad()?;
-        let (offset, table) = (self.file.bytes, std::mem::take(&mut self.table));
+        let (offset, table) = (HashingWriter::bytes(&self.file), std::mem::take(&mut self.table));
         self.write(&table)?;
-        Ok((self.file.finish()?, offset, table))
+        Ok((HashingWriter::finish(self.file)?, offset, table))
     }
 }

@@ -79,7 +79,6 @@ pub struct Kb {
     dir: PathBuf,
     manifest: Manifest,
     candidate_types: Vec<TypeId>,
-    is_candidate_type: Vec<bool>,
     tuples: Vec<Tuple>,
     /// For each type, by id, the relations of its nodes' edges in either direction, ascending.
     relations_by_type: Vec<Vec<RelationId>>,
@@ -130,9 +129,6 @@ impl Kb {
             sections(&graph, &manifest).map_err(|what| KbError::damaged(graph_path, what))?;
         let candidate_types: Vec<TypeId> =
             manifest.candidate_types.iter().copied().map(TypeId).collect();
-        let is_candidate_type = (0..manifest.types.len())
-            .map(|id| candidate_types.iter().any(|candidate| candidate.0 as usize == id))
-            .collect();
         let tuples: Vec<Tuple> = manifest
             .tuples
             .iter()
@@ -151,7 +147,6 @@ impl Kb {
             met_damage: AtomicBool::new(false),
             manifest,
             candidate_types,
-            is_candidate_type,
             tuples,
             relations_by_type,
             nodes,
@@ -392,8 +387,7 @@ impl Kb {
 
     /// Whether `node` may be an answer.
     pub fn is_candidate(&self, node: NodeId) -> bool {
-        let type_id = self.node_type(node).0 as usize;
-        self.is_candidate_type.get(type_id).copied().unwrap_or_default()
+        self.candidate_types.binary_search(&self.node_type(node)).is_ok()
     }
 
     /// Returns the types whose nodes only stand for values of a column. Such a type is not a
@@ -405,8 +399,7 @@ impl Kb {
             self.field_ids(node).next().is_none() && self.key(node) == self.name(node)
         };
         let is_type = |kind: &TypeId| {
-            let is_candidate = self.is_candidate_type.get(usize::from(kind.0));
-            is_candidate == Some(&false)
+            self.candidate_types.binary_search(kind).is_err()
                 && !leads(*kind)
                 && self.nodes_of_type(*kind).iter().all(is_value)
         };

@@ -287,12 +287,6 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Returns the source of a cell: the node of its row, and the source of its column in words;
-    /// `None` if there is no such cell.
-    pub fn source(&self, row: usize, column: usize) -> Option<(NodeId, &str)> {
-        Some((*self.rows.get(row)?, self.columns.get(column)?.source.as_str()))
-    }
-
     /// Keeps the rows for which `keep` returns `true`, given the row's position (from 0).
     pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         let kept: Vec<bool> = (0..self.rows.len()).map(&mut keep).collect();
