@@ -295,7 +295,7 @@ impl Embedder for LsaEmbedder {
     }
 
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix> {
-        let mut data = Matrix::zeros(texts.len(), self.layout.dim)?.into_data();
+        let mut data = vec![0.0; texts.len() * self.layout.dim];
         data.par_chunks_mut(self.layout.dim * CHUNK_DOCUMENTS)
             .zip(texts.par_chunks(CHUNK_DOCUMENTS))
             .for_each(|(rows, texts)| {

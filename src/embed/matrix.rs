@@ -28,15 +28,6 @@ impl Matrix {
         Ok(Matrix { rows, dim, data })
     }
 
-    /// Creates a `[rows, dim]` matrix of zeros.
-    ///
-    /// # Errors
-    /// [`EmbedError::Shape`] if `rows * dim` overflows.
-    pub fn zeros(rows: usize, dim: usize) -> Result<Matrix> {
-        let len = rows.checked_mul(dim).ok_or(EmbedError::Shape { rows, dim, got: 0 })?;
-        Ok(Matrix { rows, dim, data: vec![0.0; len] })
-    }
-
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -203,7 +194,6 @@ mod tests {
             Err(EmbedError::Shape { rows: 2, dim: 3, got: 5 })
         ));
         assert!(Matrix::new(usize::MAX, 2, Vec::new()).is_err());
-        assert!(Matrix::zeros(usize::MAX, 2).is_err());
         let matrix = Matrix::new(2, 2, vec![1.0, 2.0, 3.0, 4.0]).unwrap();
         assert_eq!(matrix.row(1), Some(&[3.0, 4.0][..]));
         assert_eq!(matrix.row(2), None);

@@ -192,7 +192,7 @@ impl ColbertEncoder {
     /// finite.
     pub fn embed_query(&self, text: &str) -> Result<Matrix> {
         let rows = self.project(&[self.query_pieces(text)?], &[])?.pop();
-        rows.map_or_else(|| Matrix::zeros(0, self.dim), Ok)
+        rows.map_or_else(|| Matrix::new(0, self.dim, Vec::new()), Ok)
     }
 
     /// Embeds each document into a `[tokens, dim]` matrix: one row of norm 1 per token that
