@@ -94,18 +94,18 @@ impl IndexedBase {
     /// As [`IndexedBase::open`].
     pub fn open_with(kb_dir: &Path, index_dir: &Path, name: &str, access: Access) -> Result<Self> {
         let kb = Kb::open(kb_dir)?;
-        let words = Words::open(index_dir, &kb, name)?;
+        let (words, text, [terms, neighbor_names], entities) = open_words(index_dir, &kb, name)?;
         let (vectors, record) = open_vectors(index_dir, &kb, name)?;
         Ok(Self {
-            fingerprint: fingerprint(&words.record, &record),
-            text: words.text,
-            terms: words.terms,
-            neighbor_names: words.neighbor_names,
-            entities: words.entities,
+            fingerprint: fingerprint(&words, &record),
+            text,
+            terms,
+            neighbor_names,
+            entities,
             vectors,
-            stems: Stems::new(words.record.languages),
+            stems: Stems::new(words.languages),
             embedder: IndexEmbedder::new(index_dir, record, &access)?,
-            words_seal: words.record.seal,
+            words_seal: words.seal,
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
             cached_vectors: Mutex::default(),
@@ -357,38 +357,23 @@ impl IndexedBase {
                 types.iter().copied().filter(|kind| candidates.contains(kind)).collect()
             }
         };
-        if let [kind] = *wanted {
-            return Ok(self.vectors.top_k(&vector, k, Some(self.kb.nodes_of_type(kind)))?);
-        }
         let nodes = wanted.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied();
         let nodes = distinct(nodes.collect());
         Ok(self.vectors.top_k(&vector, k, Some(&nodes))?)
     }
 }
 
-/// The opened indexes of `words/`, which do not depend on the embedder.
-struct Words {
-    record: WordsRecord,
-    text: TextIndex,
-    terms: TermIndex,
-    neighbor_names: TermIndex,
-    entities: EntityIndex,
-}
+/// The record of `words/` and its indexes, which do not depend on the embedder.
+type Words = (WordsRecord, TextIndex, [TermIndex; 2], EntityIndex);
 
-impl Words {
-    fn open(index_dir: &Path, kb: &Kb, name: &str) -> Result<Self> {
-        let record = WordsRecord::read(index_dir, name)?;
-        check_base(&record.kb, kb, name)?;
-        let dir = index_dir.join(WORDS);
-        let languages = record.languages;
-        Ok(Self {
-            record,
-            text: TextIndex::open(&dir.join(TEXT))?,
-            terms: TermIndex::open(&dir.join(TERMS))?,
-            neighbor_names: TermIndex::open(&dir.join(NAMES_TERMS))?,
-            entities: EntityIndex::open(&dir.join(NAMES), languages)?,
-        })
-    }
+fn open_words(index_dir: &Path, kb: &Kb, name: &str) -> Result<Words> {
+    let record = WordsRecord::read(index_dir, name)?;
+    check_base(&record.kb, kb, name)?;
+    let dir = index_dir.join(WORDS);
+    let text = TextIndex::open(&dir.join(TEXT))?;
+    let terms = [TermIndex::open(&dir.join(TERMS))?, TermIndex::open(&dir.join(NAMES_TERMS))?];
+    let entities = EntityIndex::open(&dir.join(NAMES), record.languages)?;
+    Ok((record, text, terms, entities))
 }
 
 fn open_vectors(index_dir: &Path, kb: &Kb, name: &str) -> Result<(VectorIndex, VectorsRecord)> {
@@ -427,9 +412,9 @@ impl IndexState {
             open_own(index_dir, &record)?;
             Ok(record)
         };
-        let (words, mut vectors) = (Words::open(index_dir, kb, name), vectors());
-        let words = words.and_then(|words| {
-            let (indexed, languages) = (words.record.languages, languages(kb));
+        let (words, mut vectors) = (open_words(index_dir, kb, name), vectors());
+        let words = words.and_then(|(record, ..)| {
+            let (indexed, languages) = (record.languages, languages(kb));
             let other = || IndexError::OtherLanguages { base: name.to_owned(), indexed, languages };
             if indexed == languages {
                 return Ok(());

@@ -44,8 +44,6 @@ use agent_kb::{Kb, NodeId, Ranking, best};
 pub const MAX_TOKENS: usize = 256;
 /// Maximum number of tokens of a query; later tokens are ignored.
 pub const MAX_QUERY_TOKENS: usize = 64;
-/// Number of bits for each number of a residual: 1, 2, 4 or 8.
-const BITS: usize = 2;
 /// Maximum number of tokens of each document on which the codec is trained; they are evenly spaced.
 const SAMPLED_TOKENS: usize = 64;
 /// Number of documents embedded at a time.
@@ -171,10 +169,9 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
             sample.extend(rows.step_by(step).flatten());
         }
     }
-    let (centroids, weights, cutoffs) = learn(&sample, dim, BITS, source.max_centroids);
+    let (centroids, weights, cutoffs) = learn(&sample, dim, source.max_centroids);
     drop(sample);
-    let codec =
-        Codec { dim, bits: BITS, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
+    let codec = Codec { dim, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
 
     let spool = dir.join(CODES);
     let failed = IndexError::io(&spool);
@@ -206,8 +203,7 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
     ];
     let (list_bounds, places, checkpoint_dir);
     if let Some(checkpoint) = source.checkpoint {
-        (list_bounds, places) =
-            lists(&codes, &bounds, code_bytes(dim, BITS), centroids.len() / dim);
+        (list_bounds, places) = lists(&codes, &bounds, code_bytes(dim), centroids.len() / dim);
         checkpoint_dir = checkpoint.dir().to_string_lossy();
         arrays.extend([
             named("list_bounds", &list_bounds),
@@ -309,7 +305,7 @@ impl LateIndex {
 
     /// Returns a one-line summary for display.
     pub fn describe(&self) -> String {
-        let bytes = code_bytes(self.dim, BITS);
+        let bytes = code_bytes(self.dim);
         let tokens = self.codes.as_slice().len() / bytes;
         let nodes = self.nodes.as_slice().len();
         format!("{tokens} tokens of {nodes} documents, {bytes} bytes per token")
@@ -370,7 +366,6 @@ impl LateIndex {
     fn codec(&self) -> Codec<'_> {
         Codec {
             dim: self.dim,
-            bits: BITS,
             centroids: self.centroids.as_slice(),
             weights: self.weights.as_slice(),
             cutoffs: &[],
@@ -379,7 +374,7 @@ impl LateIndex {
 
     /// Returns the codes of the tokens of a node's document, in the order of the text.
     fn codes_of(&self, node: NodeId) -> impl Iterator<Item = &[u8]> {
-        let bytes = code_bytes(self.dim, BITS);
+        let bytes = code_bytes(self.dim);
         let codes = self.nodes.as_slice().binary_search(&node).ok().and_then(|place| {
             let bound = |at: usize| {
                 usize::try_from(*self.bounds.as_slice().get(at)?).ok()?.checked_mul(bytes)

@@ -75,22 +75,12 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The rows of one block that are searched: those with an index in `rows`. [`Rows::node`] gives the
-/// node of a row.
+/// The rows of one block that are searched: those with an index in `rows`.
 struct Rows<'a> {
     block: Block<'a>,
     rows: Range<usize>,
-    scope: Scope<'a>,
-    at: usize,
-}
-
-impl Rows<'_> {
-    fn node(&self, row: usize) -> NodeId {
-        match self.scope {
-            Scope::Range(..) => (self.at * BLOCK + row) as NodeId,
-            Scope::List(nodes) => nodes[self.at * BLOCK + row],
-        }
-    }
+    /// The nodes of the block, by index of their row.
+    nodes: Scope<'a>,
 }
 
 /// A query with its codes.
@@ -129,10 +119,6 @@ impl TopK {
         {
             *worst = hit;
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.waiting.len() >= 2 * self.k + MAX_WAITING
     }
 
     /// Scores waiting rows, largest bound first, until no bound reaches the floor; then raises the
@@ -195,7 +181,7 @@ impl Worker<'_> {
         }
         let top = &mut self.tops[query];
         top.waiting.push((bound, node));
-        if top.is_full() {
+        if top.waiting.len() >= 2 * top.k + MAX_WAITING {
             top.settle(self.index, &self.queries[query]);
             self.update_test(query);
         }
@@ -213,7 +199,7 @@ impl Worker<'_> {
             left &= left - 1;
             if rows.rows.contains(&row) {
                 let bound = coded.bound(sums.map(|sums| sums[row]), note(&notes, row));
-                self.enqueue(0, bound, rows.node(row));
+                self.enqueue(0, bound, rows.nodes.node(row));
             }
         }
     }
@@ -237,7 +223,7 @@ impl Worker<'_> {
                     let Some(query) = self.queries.get(at) else { break };
                     let second = self.kernel.product(rows.block.row(row), &query.coded.parts[1]);
                     let bound = query.coded.bound([sums[at], second], note);
-                    self.enqueue(at, bound, rows.node(row));
+                    self.enqueue(at, bound, rows.nodes.node(row));
                 }
             }
         }
@@ -404,7 +390,7 @@ impl VectorIndex {
             Scope::Range(start, end) => {
                 let first = at * BLOCK;
                 let rows = start.max(first) - first..end.min(first + BLOCK) - first;
-                Rows { block: self.block(at), rows, scope, at }
+                Rows { block: self.block(at), rows, nodes: Scope::Range(first, first + BLOCK) }
             }
             Scope::List(nodes) => {
                 let nodes = &nodes[at * BLOCK..nodes.len().min((at + 1) * BLOCK)];
@@ -414,7 +400,8 @@ impl VectorIndex {
                     gathered[row * stride..][..stride].copy_from_slice(block.row(from));
                     block.copy_note(from, gathered, row);
                 }
-                Rows { block: Block::new(gathered, stride), rows: 0..nodes.len(), scope, at }
+                let block = Block::new(gathered, stride);
+                Rows { block, rows: 0..nodes.len(), nodes: Scope::List(nodes) }
             }
         }
     }

@@ -111,7 +111,7 @@ fn misuse_is_a_typed_error() {
     let mut writer = VectorWriter::create(&path, 2, Precision::F16, "").unwrap();
     let error = writer.append(&Matrix::new(1, 2, vec![0.0, 1e5]).unwrap());
     assert!(matches!(error, Err(VectorError::NotFinite { row: 0 })));
-    let error = writer.append(&Matrix::zeros(1, 3).unwrap());
+    let error = writer.append(&Matrix::new(1, 3, vec![0.0; 3]).unwrap());
     assert!(matches!(error, Err(VectorError::Dimension { expected: 2, got: 3 })));
     drop(writer);
     assert!(!path.exists());
