@@ -231,11 +231,6 @@ impl LsaEmbedder {
         LsaEmbedder::from_bytes(Box::new(map), path)
     }
 
-    /// Returns the number of known stems.
-    pub fn n_terms(&self) -> usize {
-        self.layout.stem_ends.len()
-    }
-
     fn from_bytes(file: FileBytes, path: &Path) -> Result<LsaEmbedder> {
         let layout = Layout::read(&file, path)?;
         let fingerprint =
@@ -289,7 +284,7 @@ impl Embedder for LsaEmbedder {
         format!(
             "built-in latent semantic analysis: {} dimensions, {} stems, learned from {} documents",
             self.layout.dim,
-            self.n_terms(),
+            self.layout.stem_ends.len(),
             self.layout.n_documents
         )
     }
@@ -755,7 +750,7 @@ mod tests {
     #[test]
     fn a_text_without_known_words_is_zero_and_nothing_is_nan() {
         for model in [train(&[], 8), train(&[String::new(), "lonely".into()], 8)] {
-            assert_eq!((model.dim(), model.n_terms()), (1, 0));
+            assert_eq!((model.dim(), model.layout.stem_ends.len()), (1, 0));
             assert_eq!(model.embed_query("car").unwrap(), [0.0]);
         }
         let model = train(&planted(), 8);

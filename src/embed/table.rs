@@ -176,11 +176,6 @@ impl QueryTable {
         let (path, fingerprint) = (path.to_owned(), fingerprint.to_owned());
         Ok(QueryTable { path, map, keys, vectors, n, dim, checksum, fingerprint })
     }
-
-    /// Returns the number of queries.
-    pub fn n(&self) -> usize {
-        self.n
-    }
 }
 
 impl Embedder for QueryTable {
@@ -256,7 +251,7 @@ mod tests {
         QueryTable::save(&bytes, &path).unwrap();
         let table = QueryTable::open(&path, "import").unwrap();
         table.verify().unwrap();
-        assert_eq!((table.n(), table.dim()), (2, 2));
+        assert_eq!((table.n, table.dim()), (2, 2));
         assert_eq!(table.embed_query("a dart").unwrap(), [3.0, 4.0]);
         assert_eq!(table.embed_query("a kite").unwrap(), [0.5, -1.0]);
         let missing = table.embed_query("a boat").unwrap_err();

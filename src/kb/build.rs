@@ -51,32 +51,28 @@ const DIGEST_BUFFER: usize = 64 << 10;
 
 /// Assigns numbers to names, in order of first use.
 #[derive(Default)]
-struct Interner {
-    ids: HashMap<String, u16>,
-    names: Vec<String>,
-}
+struct Interner(HashMap<String, u16>);
 
 impl Interner {
     fn id(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16> {
-        if let Some(&id) = self.ids.get(name) {
+        if let Some(&id) = self.0.get(name) {
             return Ok(id);
         }
         let (singular, plural) = kind;
         check_label(singular, name, MAX_LABEL_BYTES)?;
         let too_many = KbError::TooMany { what: plural, limit: MAX_LABELS as u64 };
-        let id = u16::try_from(self.names.len()).ok();
+        let id = u16::try_from(self.0.len()).ok();
         let id = id.filter(|&id| usize::from(id) < MAX_LABELS).ok_or(too_many)?;
-        self.ids.insert(name.to_string(), id);
-        self.names.push(name.to_string());
+        self.0.insert(name.to_string(), id);
         Ok(id)
     }
 
     /// Returns the names, ascending, and for each old id the position of its name among them.
     fn sorted(&self) -> (Vec<String>, Vec<u16>) {
-        let order = distinct(self.names.iter().zip(0..=u16::MAX).collect());
+        let order = distinct(self.0.iter().collect());
         let mut rank = vec![0u16; order.len()];
         for (new, (_, old)) in (0..=u16::MAX).zip(&order) {
-            if let Some(slot) = rank.get_mut(*old as usize) {
+            if let Some(slot) = rank.get_mut(usize::from(**old)) {
                 *slot = new;
             }
         }

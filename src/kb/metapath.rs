@@ -80,13 +80,10 @@ pub fn execute<L: Links>(
             continue;
         };
         let ends = ends(links, &branch.steps, *slots.get(slot)?, max_edges)?;
-        answers = Some(match answers {
-            None => ends,
-            Some(mut nodes) => {
-                nodes.retain(|node| ends.binary_search(node).is_ok());
-                nodes
-            }
-        });
+        match &mut answers {
+            None => answers = Some(ends),
+            Some(nodes) => nodes.retain(|node| ends.binary_search(node).is_ok()),
+        }
     }
     Some(answers.unwrap_or_default())
 }

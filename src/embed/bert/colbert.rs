@@ -30,7 +30,7 @@ use serde::Deserialize;
 
 use super::{
     BertEncoder,
-    config::{Architecture, read_optional, unusable},
+    config::{Architecture, Sources, read_optional, unusable},
     weights::Tensors,
     word_pieces::WordPieces,
 };
@@ -133,7 +133,7 @@ impl ColbertEncoder {
     pub fn open(dir: &Path) -> Result<ColbertEncoder> {
         let mut encoder = BertEncoder::open(dir)?;
         let path = dir.join(METADATA);
-        let metadata: Metadata = read_optional(&path)?.unwrap_or_default();
+        let metadata: Metadata = read_optional(&path, &mut Sources::new())?.unwrap_or_default();
         let shape = encoder.settings.shape.clone();
         if encoder.settings.architecture != Architecture::Bert {
             let name = encoder.settings.architecture.name();

@@ -156,8 +156,11 @@ pub(super) struct Settings {
     pub(super) folder: PathBuf,
     /// Paths and bytes of the configuration files, in the order of reading; no bytes if a file is
     /// absent.
-    pub(super) sources: Vec<(PathBuf, Vec<u8>)>,
+    pub(super) sources: Sources,
 }
+
+/// Paths and bytes of files.
+pub(super) type Sources = Vec<(PathBuf, Vec<u8>)>;
 
 #[derive(Deserialize)]
 struct Module {
@@ -271,9 +274,9 @@ fn yes() -> bool {
 /// [`EmbedError::Io`], and [`EmbedError::Model`] for a missing, unsupported or out-of-range
 /// setting.
 pub(super) fn read(dir: &Path) -> Result<Settings> {
-    let mut reader = Reader { sources: Vec::new() };
+    let mut sources = Sources::new();
     let modules_path = dir.join("modules.json");
-    let modules: Option<Vec<Module>> = reader.optional(&modules_path)?;
+    let modules: Option<Vec<Module>> = read_optional(&modules_path, &mut sources)?;
     let mut folder = dir.to_owned();
     let (mut pooling, mut by_root) = (Pooling::Mean, false);
     let mut normalises = false;
@@ -286,7 +289,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
         match module.kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" => folder = inside,
             "Pooling" => {
-                (pooling, by_root) = read_pooling(&mut reader, &inside.join("config.json"))?;
+                (pooling, by_root) = read_pooling(&inside.join("config.json"), &mut sources)?;
             }
             "Normalize" => normalises = true,
             other => {
@@ -297,11 +300,11 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
             }
         }
     }
-    let (architecture, shape) = read_transformer(&mut reader, &folder.join("config.json"))?;
-    let sentences: Sentences =
-        reader.optional(&folder.join("sentence_bert_config.json"))?.unwrap_or_default();
+    let (architecture, shape) = read_transformer(&folder.join("config.json"), &mut sources)?;
+    let sentences_path = folder.join("sentence_bert_config.json");
+    let sentences: Sentences = read_optional(&sentences_path, &mut sources)?.unwrap_or_default();
     let tokenizer_path = folder.join("tokenizer_config.json");
-    let tokenizer: Tokenizer = reader.optional(&tokenizer_path)?.unwrap_or_default();
+    let tokenizer: Tokenizer = read_optional(&tokenizer_path, &mut sources)?.unwrap_or_default();
     let limit = tokenizer.model_max_length.map_or(usize::MAX, |limit| limit as usize);
     let max_tokens = sentences.max_seq_length.unwrap_or(limit).min(shape.positions);
     if max_tokens < 3 {
@@ -309,7 +312,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
         return Err(unusable(&tokenizer_path, reason));
     }
     let prompts_path = dir.join("config_sentence_transformers.json");
-    let prompts: Prompts = reader.optional(&prompts_path)?.unwrap_or_default();
+    let prompts: Prompts = read_optional(&prompts_path, &mut sources)?.unwrap_or_default();
     let named = |name: &str| prompts.prompts.get(name).cloned().flatten();
     let query_prompt = named("query").unwrap_or_default();
     let document_prompt = DOCUMENT_PROMPTS.into_iter().find_map(named).unwrap_or_default();
@@ -328,7 +331,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
         query_prompt,
         document_prompt,
         folder,
-        sources: reader.sources,
+        sources,
     })
 }
 
@@ -342,8 +345,8 @@ fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
 
 /// Reads the kind of pooling, and whether mean pooling divides by the square root of the number of
 /// tokens.
-fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool)> {
-    let file: PoolingFile = reader.required(path)?;
+fn read_pooling(path: &Path, sources: &mut Sources) -> Result<(Pooling, bool)> {
+    let file: PoolingFile = read_required(path, sources)?;
     let modes = match file.pooling_mode {
         Some(Modes::One(mode)) => vec![mode],
         Some(Modes::Several(modes)) => modes,
@@ -374,15 +377,21 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool)> {
     }
 }
 
-fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, Shape)> {
-    let file: Transformer = reader.required(path)?;
-    let architecture = read_architecture(&file).map_err(|reason| unusable(path, reason))?;
+fn read_transformer(path: &Path, sources: &mut Sources) -> Result<(Architecture, Shape)> {
+    let file: Transformer = read_required(path, sources)?;
+    architecture_and_shape(&file).map_err(|reason| unusable(path, reason))
+}
+
+/// Returns the architecture and shape that the file describes; `Err` holds the reason if a setting
+/// is not supported.
+fn architecture_and_shape(file: &Transformer) -> Result<(Architecture, Shape), String> {
+    let architecture = read_architecture(file)?;
     let bert = architecture == Architecture::Bert;
     let positions = file.position_embedding_type.as_deref().unwrap_or("absolute");
     if positions != "absolute" {
-        let reason =
-            format!("positions of kind {positions:?} are not supported, only absolute ones");
-        return Err(unusable(path, reason));
+        return Err(format!(
+            "positions of kind {positions:?} are not supported, only absolute ones"
+        ));
     }
     let activation = match file.hidden_act.as_str() {
         "gelu" if !matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Gelu,
@@ -391,11 +400,10 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
         // Qwen3 always uses this activation, so the value here is not read.
         "silu" if matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Identity,
         other => {
-            let reason = format!(
+            return Err(format!(
                 "activation {other:?} is not supported for {}; use gelu (BERT: also gelu_new, relu; Qwen3: silu)",
                 architecture.name()
-            );
-            return Err(unusable(path, reason));
+            ));
         }
     };
     // Rotary positions have no rows in the weights, so a lower limit is possible.
@@ -418,20 +426,17 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     ];
     for (name, value, most, step) in bounds {
         if value == 0 || value > most || !value.is_multiple_of(step) {
-            let reason = format!("{name} is {value}, expected a multiple of {step} up to {most}");
-            return Err(unusable(path, reason));
+            return Err(format!("{name} is {value}, expected a multiple of {step} up to {most}"));
         }
     }
     if !file.hidden_size.is_multiple_of(width * file.num_attention_heads) {
-        let reason = format!(
+        return Err(format!(
             "hidden_size {} is not a multiple of {width} times num_attention_heads, which is {}",
             file.hidden_size, file.num_attention_heads
-        );
-        return Err(unusable(path, reason));
+        ));
     }
     if !(0.0..=1.0).contains(&file.layer_norm_eps) {
-        let reason = format!("layer_norm_eps is {}, expected 0 to 1", file.layer_norm_eps);
-        return Err(unusable(path, reason));
+        return Err(format!("layer_norm_eps is {}, expected 0 to 1", file.layer_norm_eps));
     }
     let shape = Shape {
         hidden: file.hidden_size,
@@ -533,42 +538,35 @@ pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Reads a JSON file; `None` if it is absent.
+/// Reads a JSON file and adds its path and bytes to `sources`; `None` if it is absent.
 ///
 /// # Errors
 /// [`EmbedError::Io`]; [`EmbedError::Model`] if the file is too long or not the expected JSON.
-pub(super) fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    Reader { sources: Vec::new() }.optional(path)
-}
-
-/// A reader of JSON files that keeps the path and bytes of every file it reads.
-struct Reader {
-    sources: Vec<(PathBuf, Vec<u8>)>,
-}
-
-impl Reader {
-    fn required<T: DeserializeOwned>(&mut self, path: &Path) -> Result<T> {
-        let missing = || unusable(path, "it is missing; copy the whole directory of the model");
-        self.optional(path)?.ok_or_else(missing)
-    }
-
-    fn optional<T: DeserializeOwned>(&mut self, path: &Path) -> Result<Option<T>> {
-        let failed = |source| EmbedError::Io { path: path.to_owned(), source };
-        let file = match files::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.sources.push((path.to_owned(), Vec::new()));
-                return Ok(None);
-            }
-            opened => opened.map_err(failed)?,
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > MAX_CONFIG_BYTES {
-            return Err(unusable(path, format!("it is longer than {MAX_CONFIG_BYTES} bytes")));
+pub(super) fn read_optional<T: DeserializeOwned>(
+    path: &Path,
+    sources: &mut Sources,
+) -> Result<Option<T>> {
+    let failed = |source| EmbedError::Io { path: path.to_owned(), source };
+    let file = match files::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            sources.push((path.to_owned(), Vec::new()));
+            return Ok(None);
         }
-        let value = serde_json::from_slice(&bytes)
-            .map_err(|error| unusable(path, format!("it is not the expected JSON: {error}")))?;
-        self.sources.push((path.to_owned(), bytes));
-        Ok(Some(value))
+        opened => opened.map_err(failed)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_CONFIG_BYTES {
+        return Err(unusable(path, format!("it is longer than {MAX_CONFIG_BYTES} bytes")));
     }
+    let value = serde_json::from_slice(&bytes)
+        .map_err(|error| unusable(path, format!("it is not the expected JSON: {error}")))?;
+    sources.push((path.to_owned(), bytes));
+    Ok(Some(value))
+}
+
+/// As [`read_optional`], for a file that must be there.
+fn read_required<T: DeserializeOwned>(path: &Path, sources: &mut Sources) -> Result<T> {
+    let missing = || unusable(path, "it is missing; copy the whole directory of the model");
+    read_optional(path, sources)?.ok_or_else(missing)
 }
