@@ -209,14 +209,8 @@ pub fn build_parts(
     let watch = Watch { report, stop };
     let languages = languages(kb);
     let (words, vectors) = rayon::join(
-        || match plan.words {
-            Some(source) => words::build(kb, languages, index, source, &watch),
-            None => Ok(()),
-        },
-        || match &plan.vectors {
-            Some(source) => vectors::build(kb, languages, index, source, &watch),
-            None => Ok(()),
-        },
+        || plan.words.map_or(Ok(()), |words| words::build(kb, languages, index, words, &watch)),
+        || plan.vectors.map_or(Ok(()), |from| vectors::build(kb, languages, index, from, &watch)),
     );
     words.and(vectors)?;
     plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))

@@ -31,7 +31,6 @@ mod query;
 mod spelled;
 
 use std::{
-    borrow::Cow,
     collections::{BTreeSet, VecDeque},
     convert::Infallible,
     path::Path,
@@ -175,12 +174,12 @@ impl LinkedNodes {
     }
 
     /// Returns the `k` strongest nodes of the type with id `kind`, in any order.
-    fn strongest(&self, kind: usize, k: usize) -> Cow<'_, [(NodeId, f32)]> {
+    fn strongest(&self, kind: usize, k: usize) -> Vec<(NodeId, f32)> {
         let all = self.of_type.get(kind).map_or(&[][..], Vec::as_slice);
         match all.get(..k) {
-            None => Cow::Borrowed(all),
-            Some(first) if k <= ORDERED => Cow::Borrowed(first),
-            Some(_) => Cow::Owned(best(all.to_vec(), k)),
+            None => all.to_vec(),
+            Some(first) if k <= ORDERED => first.to_vec(),
+            Some(_) => best(all.to_vec(), k),
         }
     }
 }
@@ -252,7 +251,7 @@ impl EntityIndex {
         go_on: GoOn<'_, E>,
     ) -> Result<Scores, E> {
         let found = self.named(kb, text, go_on)?;
-        let of_type = |kind: usize| found.strongest(kind, k).into_owned();
+        let of_type = |kind: usize| found.strongest(kind, k);
         let is_wanted = |kind: &usize| types.is_empty() || types.contains(&TypeId(*kind as u16));
         let kinds = (0..kb.types().len()).filter(is_wanted);
         Ok(Scores::new(kinds.flat_map(of_type).collect()))

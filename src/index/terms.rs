@@ -51,9 +51,8 @@ pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    /// For each cached word, the start and end of its stem numbers in `word_ids`.
-    words: FxHashMap<String, (u32, u32)>,
-    word_ids: Vec<u32>,
+    /// The stem numbers of each cached word.
+    words: FxHashMap<String, Box<[u32]>>,
     bounds: Vec<u64>,
     lengths: Vec<u32>,
     /// Number of texts with each stem, by stem number; stems are numbered by first appearance.
@@ -94,7 +93,6 @@ impl TermIndexBuilder {
             stems: Stems::new(languages),
             ids: FxHashMap::default(),
             words: FxHashMap::default(),
-            word_ids: Vec::new(),
             bounds: Vec::new(),
             lengths: Vec::new(),
             frequencies: Vec::new(),
@@ -111,24 +109,19 @@ impl TermIndexBuilder {
     pub fn add(&mut self, text: &str) -> Result<()> {
         let mut found: Vec<u32> = Vec::new();
         for (_, word) in name_words(text) {
-            let (start, end) = match self.words.get(word.as_ref()) {
-                Some(ids) => *ids,
-                None => {
-                    if self.words.len() >= MAX_KEPT_WORDS {
-                        self.words.clear();
-                        self.word_ids.clear();
-                    }
-                    let start = self.word_ids.len() as u32;
-                    let Self { stems, ids, word_ids, .. } = self;
-                    // In English a word has one stem, even if folding yields two words ("1½").
-                    let n = if stems.languages().is_english() { 1 } else { usize::MAX };
-                    word_ids.extend(stems.of(&word).take(n).map(|stem| number(ids, stem)));
-                    let ids = (start, word_ids.len() as u32);
-                    self.words.insert(word.into_owned(), ids);
-                    ids
-                }
-            };
-            found.extend_from_slice(&self.word_ids[start as usize..end as usize]);
+            if let Some(ids) = self.words.get(word.as_ref()) {
+                found.extend_from_slice(ids);
+                continue;
+            }
+            if self.words.len() >= MAX_KEPT_WORDS {
+                self.words.clear();
+            }
+            let Self { stems, ids, .. } = self;
+            // In English a word has one stem, even if folding yields two words ("1½").
+            let n = if stems.languages().is_english() { 1 } else { usize::MAX };
+            let own: Box<[u32]> = stems.of(&word).take(n).map(|stem| number(ids, stem)).collect();
+            found.extend_from_slice(&own);
+            self.words.insert(word.into_owned(), own);
         }
         self.count_stems()?;
         self.lengths.push(found.len() as u32);

@@ -26,12 +26,12 @@ pub(super) fn build(
     kb: &Kb,
     languages: Languages,
     index: &Path,
-    source: &VectorSource<'_>,
+    source: VectorSource<'_>,
     watch: &Watch<'_>,
 ) -> Result<()> {
     let staging = Staging::new(index)?;
     let dir = staging.path();
-    let record = match *source {
+    let record = match source {
         VectorSource::Builtin => {
             let embedder = train(kb, languages, watch)?;
             embedder.save(&dir.join(MODEL))?;
