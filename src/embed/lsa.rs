@@ -255,11 +255,14 @@ impl LsaEmbedder {
         None
     }
 
+    /// The rows of all stems, `[n_terms, dim]`, as little-endian `f32`.
+    fn terms(&self) -> &[[u8; 4]] {
+        self.file.get(self.layout.terms.clone()).unwrap_or_default().as_chunks().0
+    }
+
     /// Embeds one text into `vector`, which holds `dim` zeros.
     fn embed_into(&self, text: &str, cache: &mut StemCache<Option<u32>>, vector: &mut [f32]) {
-        let dim = self.layout.dim;
-        let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
-        let terms = terms.as_chunks::<4>().0;
+        let (dim, terms) = (self.layout.dim, self.terms());
         for (term, count) in term_counts(text, cache, |stem| self.row_of(stem)) {
             let start = term as usize * dim;
             let weight = term_weight(count);
@@ -311,9 +314,7 @@ impl Embedder for LsaEmbedder {
     /// Returns one row for each distinct known stem of a text, in the order of first occurrence.
     /// The norm of a row is the stem's weight, which is the same in all texts.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>> {
-        let dim = self.layout.dim;
-        let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
-        let terms = terms.as_chunks::<4>().0;
+        let (dim, terms) = (self.layout.dim, self.terms());
         let chunks = texts.par_chunks(CHUNK_TOKEN_TEXTS).map(|texts| {
             let mut cache = StemCache::new(self.layout.languages);
             let rows_of = |text: &&str| {

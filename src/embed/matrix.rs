@@ -172,7 +172,9 @@ pub fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
     }
 }
 
-fn fold_lanes(mut sums: [f32; LANES]) -> f32 {
+/// Returns the sum of the lanes, always added in the same order.
+#[inline]
+pub(crate) fn fold_lanes(mut sums: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {

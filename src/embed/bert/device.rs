@@ -67,15 +67,9 @@ impl DeviceModel {
             Pooling::Last => return Ok(None),
         };
         let name = device.name().to_owned();
-        match Encoder::new(device, sizes, &tensors.for_device()?) {
-            Ok(encoder) => {
-                Ok(Some(DeviceModel { encoder, name, first_only, hidden: shape.hidden }))
-            }
-            Err(error) => {
-                gpu::give_up(error)?;
-                Ok(None)
-            }
-        }
+        let encoder = Encoder::new(device, sizes, &tensors.for_device()?).map(Some);
+        let encoder = encoder.or_else(|error| gpu::give_up(error).map(|()| None))?;
+        Ok(encoder.map(|encoder| DeviceModel { encoder, name, first_only, hidden: shape.hidden }))
     }
 
     /// Returns the name of the CUDA device for messages.

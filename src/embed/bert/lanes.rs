@@ -4,6 +4,8 @@
 //! rounding per fused multiply-add. So a result is the same bit for bit with AVX-512, with AVX2,
 //! and without either (where each fused operation is a function call, slow on x86-64).
 
+use crate::matrix::fold_lanes;
+
 /// Number of `f32` values in one [`Lanes`].
 pub(super) const WIDTH: usize = 16;
 
@@ -55,15 +57,7 @@ pub(super) trait Lanes: Copy {
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         // SAFETY: as the caller promises.
-        let mut sums = unsafe { self.array() };
-        let mut width = WIDTH / 2;
-        while width > 0 {
-            for lane in 0..width {
-                sums[lane] += sums[lane + width];
-            }
-            width /= 2;
-        }
-        sums[0]
+        fold_lanes(unsafe { self.array() })
     }
 
     /// Returns `e` to the power of each lane, with an error of at most two units in the last place;

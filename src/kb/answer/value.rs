@@ -61,7 +61,8 @@ pub struct Table {
 }
 
 /// One value of a table, or a single value.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Cell {
     /// No value.
     #[default]
@@ -69,7 +70,7 @@ pub enum Cell {
     /// A truth value.
     Bool(bool),
     /// A finite number.
-    Number(f64),
+    Number(#[serde(serialize_with = "write_number")] f64),
     /// Text.
     Text(String),
 }
@@ -306,17 +307,11 @@ impl fmt::Display for Cell {
     }
 }
 
-impl Serialize for Cell {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Empty => serializer.serialize_none(),
-            Self::Bool(truth) => serializer.serialize_bool(*truth),
-            Self::Number(number) if number.fract() == 0.0 && number.abs() <= MAX_EXACT => {
-                serializer.serialize_i64(*number as i64)
-            }
-            Self::Number(number) => serializer.serialize_f64(*number),
-            Self::Text(text) => serializer.serialize_str(text),
-        }
+/// Writes a number; a whole number that is exact has no fraction.
+fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match number.fract() == 0.0 && number.abs() <= MAX_EXACT {
+        true => serializer.serialize_i64(*number as i64),
+        false => serializer.serialize_f64(*number),
     }
 }
 
