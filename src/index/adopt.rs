@@ -34,18 +34,15 @@ fn link_all(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let is_dir = entry.file_type()?.is_dir();
         // Hidden entries are unfinished work.
-        if entry.file_name().to_string_lossy().starts_with('.') {
+        if entry.file_name().to_string_lossy().starts_with('.') || is_dir && depth == 0 {
             continue;
         }
-        if entry.file_type()?.is_dir() {
-            if depth > 0 {
-                fs::create_dir(&target)?;
-                link_all(&source, &target, depth - 1)?;
-            }
-            continue;
-        }
-        if fs::hard_link(&source, &target).is_err() {
+        if is_dir {
+            fs::create_dir(&target)?;
+            link_all(&source, &target, depth - 1)?;
+        } else if fs::hard_link(&source, &target).is_err() {
             fs::copy(&source, &target)?;
         }
     }

@@ -105,20 +105,18 @@ fn gather(
     let failed = IndexError::io(dir);
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let (path, name) = (entry.path(), entry.file_name());
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let is_dir = entry.file_type().map_err(failed)?.is_dir();
         // Hidden entries are unfinished work.
-        if name.to_string_lossy().starts_with('.') {
+        if name.starts_with('.') || is_dir && depth == 0 {
             continue;
         }
-        let name = format!("{prefix}{}", name.to_string_lossy());
-        if entry.file_type().map_err(failed)?.is_dir() {
-            if depth > 0 {
-                gather(&path, &format!("{name}/"), depth - 1, files)?;
-            }
-            continue;
+        if is_dir {
+            gather(&path, &format!("{prefix}{name}/"), depth - 1, files)?;
+        } else {
+            let record = FileRecord::of(&path).map_err(IndexError::io(&path))?;
+            files.insert(format!("{prefix}{name}"), record);
         }
-        let record = FileRecord::of(&path).map_err(IndexError::io(&path))?;
-        files.insert(name, record);
     }
     Ok(())
 }

@@ -59,14 +59,8 @@ impl VectorIndex {
             let Some(rows) = self.device.rows(self)? else { return Ok(None) };
             Ok(Some((rows, rows.search(&queries.concat(), 2 * k)?)))
         };
-        let (rows, proposed) = match propose() {
-            Ok(Some(proposed)) => proposed,
-            Ok(None) => return nothing(),
-            Err(error) => {
-                give_up(error)?;
-                return nothing();
-            }
-        };
+        let proposed = propose().or_else(|error| give_up(error).map(|()| None))?;
+        let Some((rows, proposed)) = proposed else { return nothing() };
         let mut buffer = self.buffer();
         let settled = queries.iter().zip(proposed).map(|(query, proposed)| {
             let rest = (proposed.len() < self.n).then(|| {
