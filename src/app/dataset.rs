@@ -216,7 +216,12 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     let began = Instant::now();
     let progress = app.watch.progress();
     let report = |at: index::Progress| progress.at(at.stage, at.done, at.total);
-    index::build_parts(kb, &base.index_dir(), plan, &report, &app.stop)?;
+    index::build_parts(
+        kb,
+        &base.index_dir(),
+        plan,
+        &index::Watch { report: &report, stop: &app.stop },
+    )?;
     drop(progress);
     let (nodes, seconds) = (count(kb.n_nodes().into()), began.elapsed().as_secs_f64());
     app.watch.notice(&format!("indexed {nodes} nodes of \"{}\" in {seconds:.1} s", base.name));

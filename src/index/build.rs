@@ -189,31 +189,24 @@ pub fn build(
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
 ) -> Result<()> {
-    build_parts(kb, index, &Plan::complete(), report, stop)
+    build_parts(kb, index, &Plan::complete(), &Watch { report, stop })
 }
 
 /// Builds the parts of `plan` into the directory `index`; each replaces its older version
 /// atomically. First removes the leftovers of killed builds.
 ///
 /// # Errors
-/// [`IndexError::Stopped`] soon after `stop` is set, or the first failure. Parts that were complete
+/// [`IndexError::Stopped`] soon after the stop flag of `watch` is set, or the first failure. Parts that were complete
 /// are published; the others are unchanged.
-pub fn build_parts(
-    kb: &Kb,
-    index: &Path,
-    plan: &Plan<'_>,
-    report: &(dyn Fn(Progress) + Sync),
-    stop: &AtomicBool,
-) -> Result<()> {
+pub fn build_parts(kb: &Kb, index: &Path, plan: &Plan<'_>, watch: &Watch<'_>) -> Result<()> {
     remove_leftovers(index);
-    let watch = Watch { report, stop };
     let languages = languages(kb);
     let (words, vectors) = rayon::join(
-        || plan.words.map_or(Ok(()), |words| words::build(kb, languages, index, words, &watch)),
-        || plan.vectors.map_or(Ok(()), |from| vectors::build(kb, languages, index, from, &watch)),
+        || plan.words.map_or(Ok(()), |words| words::build(kb, languages, index, words, watch)),
+        || plan.vectors.map_or(Ok(()), |from| vectors::build(kb, languages, index, from, watch)),
     );
     words.and(vectors)?;
-    plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))
+    plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, watch))
 }
 
 /// Builds and publishes an optional part, then lists it in the record of the vectors.

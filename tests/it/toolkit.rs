@@ -10,7 +10,7 @@ use std::{
 
 use agent::{
     dataset::{Home, ImportOptions, import_neutral},
-    index::{IndexedBase, Part, Plan, build_parts},
+    index::{IndexedBase, Part, Plan, Watch, build_parts},
     infer::{ParamValues, Runtime},
     program::Program,
     sandbox::{Failure, FailureKind, Outcome, Place, SandboxOptions, Workers},
@@ -30,7 +30,8 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let kb_dir = report.base.kb_dir();
     let index = report.base.index_dir();
     let plan = Plan { parts: &[Part::Query], ..Plan::complete() };
-    build_parts(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &plan, &|_| {}, &stop).unwrap();
+    let watch = Watch { report: &|_| {}, stop: &stop };
+    build_parts(&agent::kb::Kb::open(&kb_dir).unwrap(), &index, &plan, &watch).unwrap();
     let base = IndexedBase::open(&kb_dir, &index, "example").unwrap();
     base.query_index().unwrap();
     // What is mapped stays readable after its files are gone.

@@ -49,7 +49,8 @@ impl World {
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let plan = Plan { parts: &[Part::Fields, Part::FieldVectors], ..Plan::complete() };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
-        index::build_parts(&kb, &index_dir, &plan, &|_| {}, &stop).unwrap();
+        let watch = index::Watch { report: &|_| {}, stop: &stop };
+        index::build_parts(&kb, &index_dir, &plan, &watch).unwrap();
         let base = Arc::new(IndexedBase::open(&kb_dir, &index_dir, "world").unwrap());
         World { dir, base }
     }
