@@ -46,7 +46,15 @@ impl NodeSet {
     /// Returns the set of the nodes that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let (small, large) = if self.len() <= other.len() { (self, other) } else { (other, self) };
-        Self(intersect(&small.0, &large.0))
+        let mut rest = large.as_slice();
+        if small.len().saturating_mul(GALLOP_RATIO) < large.len() {
+            return small.filter(|node| skip_to(&mut rest, node));
+        }
+        small.filter(|node| {
+            let skip = rest.iter().position(|&other| other >= node).unwrap_or(rest.len());
+            rest = &rest[skip..];
+            rest.first() == Some(&node)
+        })
     }
 
     /// Returns the set of the nodes that are in at least one of the two sets.
@@ -102,27 +110,6 @@ pub(super) fn union(left: &[NodeId], right: &[NodeId]) -> Vec<NodeId> {
     ids.extend(left);
     ids.extend(right);
     ids
-}
-
-/// Returns the ids that two ascending lists have in common; `small` is the shorter list.
-fn intersect(small: &[NodeId], large: &[NodeId]) -> Vec<NodeId> {
-    let mut common = Vec::with_capacity(small.len());
-    let gallop = small.len().saturating_mul(GALLOP_RATIO) < large.len();
-    let mut rest = large;
-    for &node in small {
-        let skip = if gallop {
-            rest.partition_point(|&other| other < node)
-        } else {
-            rest.iter().position(|&other| other >= node).unwrap_or(rest.len())
-        };
-        rest = &rest[skip..];
-        match rest.first() {
-            Some(&found) if found == node => common.push(node),
-            Some(_) => {}
-            None => break,
-        }
-    }
-    common
 }
 
 #[cfg(test)]

@@ -151,15 +151,12 @@ fn plain_number(digits: &str) -> Option<f64> {
         (Some(_), None) if !has_spaces && spaced.matches(',').count() == 1 => {
             spaced.replace(',', ".")
         }
-        (Some(comma), Some(point)) if comma < point => {
-            let (whole, fraction) = spaced.split_at(point);
-            let grouped = is_grouped(whole, ',') && !fraction[1..].contains(',');
-            grouped.then(|| whole.replace(',', "") + fraction)?
-        }
-        (Some(comma), Some(_)) => {
-            let (whole, fraction) = spaced.split_at(comma);
-            let grouped = is_grouped(whole, '.') && !fraction[1..].contains('.');
-            grouped.then(|| whole.replace('.', "") + "." + &fraction[1..])?
+        (Some(comma), Some(point)) => {
+            // The last separator begins the fraction.
+            let group = if comma < point { ',' } else { '.' };
+            let (whole, fraction) = spaced.split_at(comma.max(point));
+            let grouped = is_grouped(whole, group) && !fraction[1..].contains(group);
+            grouped.then(|| whole.replace(group, "") + "." + &fraction[1..])?
         }
         _ => return None,
     };
