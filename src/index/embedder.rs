@@ -152,29 +152,21 @@ impl EmbedderChoice {
         access: &Access,
         dim: Option<usize>,
     ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
-        match self {
+        let (choice, options) = match self {
             Self::Named(name) => {
                 let NamedEmbedder { model, options } = access.named(name)?;
-                model.open_with(options.clone(), access, dim)
+                (model, options.clone())
             }
-            choice => choice.open_with(EmbedderOptions::default(), access, dim),
-        }
-    }
-
-    fn open_with(
-        &self,
-        options: EmbedderOptions,
-        access: &Access,
-        dim: Option<usize>,
-    ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
-        Ok(match self {
+            own => (own, EmbedderOptions::default()),
+        };
+        Ok(match choice {
             // The model of a named embedder is never `Named` itself.
             Self::Builtin | Self::Import(_) | Self::Named(_) => None,
             Self::Candle(dir) => Some(Box::new(BertEncoder::open_with(dir, options)?)),
             Self::OpenAi(model) => {
                 let service = access.service.as_ref();
                 let service = service.ok_or_else(|| EmbedError::NoAccess {
-                    embedder: self.to_string(),
+                    embedder: choice.to_string(),
                     what: "OPENAI_API_KEY, or OPENAI_BASE_URL for a service that needs no key",
                 })?;
                 let limits = Limits::default();

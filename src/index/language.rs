@@ -37,22 +37,20 @@ pub fn languages(kb: &Kb) -> Languages {
 /// Returns the languages that each have at least [`MIN_SHARE`] of the pieces whose language is
 /// detected; English if no language is detected.
 fn detect(pieces: impl Iterator<Item = String>) -> Languages {
-    let known: Vec<(whatlang::Lang, Language)> = Language::all()
-        .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it)))
+    let mut known: Vec<(whatlang::Lang, Language, u32)> = Language::all()
+        .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it, 0)))
         .collect();
-    let detector = whatlang::Detector::with_allowlist(known.iter().map(|pair| pair.0).collect());
-    let mut counts = vec![0u32; known.len()];
+    let detector = whatlang::Detector::with_allowlist(known.iter().map(|one| one.0).collect());
     for piece in pieces {
         let found = detector.detect(&piece).filter(whatlang::Info::is_reliable);
-        let at = found.and_then(|found| known.iter().position(|pair| pair.0 == found.lang()));
-        let at = at.filter(|&at| known.get(at).is_some_and(|pair| is_prose(pair.1, &piece)));
-        if let Some(count) = at.and_then(|at| counts.get_mut(at)) {
+        let own = found.and_then(|found| known.iter_mut().find(|one| one.0 == found.lang()));
+        if let Some((.., count)) = own.filter(|own| is_prose(own.1, &piece)) {
             *count += 1;
         }
     }
-    let least = (counts.iter().sum::<u32>() as f32 * MIN_SHARE).max(1.0);
-    let counted = known.iter().zip(counts).filter(|(_, count)| *count as f32 >= least);
-    match counted.map(|(pair, _)| pair.1).collect() {
+    let least = (known.iter().map(|one| one.2).sum::<u32>() as f32 * MIN_SHARE).max(1.0);
+    let counted = known.iter().filter(|one| one.2 as f32 >= least);
+    match counted.map(|one| one.1).collect() {
         Languages::NONE => Languages::ENGLISH,
         some => some,
     }

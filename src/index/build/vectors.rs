@@ -54,13 +54,9 @@ fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder
     let text = |node: usize| kb.text(node as NodeId);
     let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
     let params = LsaParams { languages, ..LsaParams::default() };
-    LsaEmbedder::train(corpus, &params, &mut |progress| match watch.progress(
-        progress.stage,
-        progress.done as u64,
-        progress.total as u64,
-    ) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
+    LsaEmbedder::train(corpus, &params, &mut |at| {
+        let told = watch.progress(at.stage, at.done as u64, at.total as u64);
+        told.map_or(ControlFlow::Break(()), ControlFlow::Continue)
     })
     .map_err(|error| match error {
         EmbedError::Interrupted => IndexError::Stopped,

@@ -237,24 +237,11 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
 /// or is too long stays whole.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let parted = written.is_ascii() && !is_too_long(written);
-    let bytes = if parted { written.as_bytes() } else { &[] };
-    let parts = |pair: &[u8]| {
-        let [a, b] = *pair else { return false };
+    let parts = |a: &u8, b: &u8| {
         a.is_ascii_digit() != b.is_ascii_digit() || a.is_ascii_lowercase() && b.is_ascii_uppercase()
     };
-    let mut cuts: Vec<usize> = bytes
-        .windows(2)
-        .enumerate()
-        .filter(|(_, pair)| parts(pair))
-        .map(|(at, _)| at + 1)
-        .collect();
-    cuts.push(written.len());
-    let mut begin = 0;
-    cuts.into_iter().map(move |end| {
-        let part = written.get(begin..end).unwrap_or("");
-        begin = end;
-        fold(part)
-    })
+    let pieces = written.as_bytes().chunk_by(move |a, b| !parted || !parts(a, b));
+    pieces.map(|piece| fold(str::from_utf8(piece).unwrap_or_default()))
 }
 
 /// Converts a Roman numeral to digits; returns any other word unchanged. `follows`: another word
