@@ -155,12 +155,10 @@ impl FromStr for Condition {
         if text.len() > MAX_BYTES {
             return Err(format!("the condition exceeds {MAX_BYTES} bytes; shorten it"));
         }
-        let at = text
-            .find(['!', '=', '<', '>'])
-            .ok_or_else(|| format!("{text:?} has no operator; {form}"))?;
-        let (field, rest) = text.split_at(at);
+        let none = || format!("{text:?} has no operator; {form}");
+        let (field, rest) = text.split_at(text.find(['!', '=', '<', '>']).ok_or_else(none)?);
         let found = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign));
-        let &(sign, operator) = found.ok_or_else(|| format!("{text:?} has no operator; {form}"))?;
+        let &(sign, operator) = found.ok_or_else(none)?;
         let rest = rest.get(sign.len()..).unwrap_or_default();
         let values = match operator {
             Operator::Is | Operator::IsNot => split(rest),
@@ -439,20 +437,14 @@ fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
         let (id, relation) = (RelationId(at as u16), folded(relation));
         if relation == name {
             steps.push((id, Direction::Any));
-            continue;
-        }
-        if relation.strip_prefix("has_") == Some(name.as_str()) {
+        } else if relation.strip_prefix("has_") == Some(name.as_str()) {
             steps.push((id, Direction::Out));
-            continue;
+        } else {
+            let leads =
+                |way: &_| ends(kb, id, *way).iter().any(|&of| folded(kb.type_name(of)) == name);
+            let ways = [Direction::Out, Direction::In].into_iter().filter(leads);
+            steps.extend(ways.map(|way| (id, way)));
         }
-        let leads =
-            |direction| ends(kb, id, direction).iter().any(|&of| folded(kb.type_name(of)) == name);
-        steps.extend(
-            [Direction::Out, Direction::In]
-                .into_iter()
-                .filter(|&way| leads(way))
-                .map(|way| (id, way)),
-        );
     }
     steps
 }

@@ -137,14 +137,10 @@ impl AnswerValue {
     /// [`ValueError`].
     pub fn read(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
+        let unreadable = |_| ValueError::Unreadable(text.chars().take(100).collect());
         let value = match text.chars().next() {
-            Some('{' | '"') => {
-                let unreadable = |_| ValueError::Unreadable(text.chars().take(100).collect());
-                match text.starts_with('{') {
-                    true => serde_json::from_str(text).map_err(unreadable)?,
-                    false => Self::from(serde_json::from_str::<Cell>(text).map_err(unreadable)?),
-                }
-            }
+            Some('{') => serde_json::from_str(text).map_err(unreadable)?,
+            Some('"') => Self::from(serde_json::from_str::<Cell>(text).map_err(unreadable)?),
             _ => Self::from(Cell::read(text)),
         };
         value.check()?;
