@@ -440,20 +440,17 @@ impl EntityIndex {
                 if span.n_words == 1 && (span.asks && !span.capital || first.is_inside) {
                     continue;
                 }
-                let same = self.entries_with(words);
-                for &entry in same {
-                    let strength = self.strength_of_whole(&span, entry, same.len());
-                    if strength > 0.0 {
-                        keep(entry, strength);
-                    }
-                }
-                if span.n_words == 1 && span.asks {
-                    continue;
-                }
-                for &entry in self.entries_with(stems) {
-                    let strength = self.strength_of_whole(&span, entry, 1) * FORMS_STRENGTH;
-                    if strength > 0.0 {
-                        keep(entry, strength);
+                let exact = self.entries_with(words);
+                let alone = span.n_words == 1 && span.asks;
+                let forms: &[u32] = if alone { &[] } else { self.entries_with(stems) };
+                for (entries, same, share) in
+                    [(exact, exact.len(), 1.0), (forms, 1, FORMS_STRENGTH)]
+                {
+                    for &entry in entries {
+                        let strength = self.strength_of_whole(&span, entry, same) * share;
+                        if strength > 0.0 {
+                            keep(entry, strength);
+                        }
                     }
                 }
             }
