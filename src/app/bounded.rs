@@ -1,6 +1,6 @@
 //! Whole numbers with bounds. The bounds are checked both on the command line and in JSON requests.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use utoipa::{
@@ -74,7 +74,11 @@ impl<const MIN: u64, const MAX: u64> PartialSchema for Bounded<MIN, MAX> {
     }
 }
 
-impl<const MIN: u64, const MAX: u64> ToSchema for Bounded<MIN, MAX> {}
+impl<const MIN: u64, const MAX: u64> ToSchema for Bounded<MIN, MAX> {
+    fn name() -> Cow<'static, str> {
+        format!("Bounded_{MIN}_{MAX}").into()
+    }
+}
 
 #[cfg(test)]
 mod tests {

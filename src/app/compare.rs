@@ -42,7 +42,6 @@ pub struct Request {
     /// Print at most this many nodes of each system, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = TOP)]
     #[serde(default = "top")]
-    #[schema(inline)]
     pub k: Top,
     /// Set how much bundles may use a language model
     #[arg(long, value_name = "EFFORT", value_parser = choice::<Effort>(), default_value = "0")]
@@ -56,12 +55,10 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
 }
 

@@ -1,9 +1,14 @@
 //! The list of all operations. The command line, HTTP, MCP and Python offer each operation under
 //! the same name.
 
+use std::collections::HashMap;
+
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::{RefOr, Schema},
+};
 
 use crate::{
     App, AppError, Explain as _, Result, answer, ask, compare, data, eval, index, optimize,
@@ -74,7 +79,7 @@ impl Operation {
             name: R::NAME,
             summary: R::SUMMARY,
             changes: R::CHANGES,
-            schema: || merged(serde_json::to_value(R::schema()).unwrap_or_default()),
+            schema: schema::<R>,
             perform: |app, request| {
                 let request: R = serde_json::from_value(request)
                     .map_err(|error| AppError::usage(anyhow::anyhow!("{}: {error}", R::NAME)))?;
@@ -106,26 +111,30 @@ impl Operation {
     }
 }
 
-/// Simplifies each `allOf` that combines the schema of a type with an object that only describes a
-/// field. No value would match both parts. The result is the schema of the type with the
-/// description of the field.
-fn merged(schema: Value) -> Value {
+/// Returns the JSON schema of a type, with the schemas of the types that it refers to in place.
+fn schema<T: ToSchema>() -> Value {
+    let mut named = Vec::new();
+    T::schemas(&mut named);
+    let json = |schema: RefOr<Schema>| serde_json::to_value(schema).unwrap_or_default();
+    let named = named.into_iter().map(|(name, schema)| (name, json(schema))).collect();
+    resolved(json(T::schema()), &named)
+}
+
+/// Replaces each reference by the schema that it names, with the description beside the reference.
+fn resolved(schema: Value, named: &HashMap<String, Value>) -> Value {
     match schema {
-        Value::Array(items) => items.into_iter().map(merged).collect(),
-        Value::Object(mut object) => match object.remove("allOf") {
-            Some(Value::Array(parts)) if parts.len() == 2 => {
-                let mut parts = parts.into_iter();
-                let mut field = parts.next().map(merged).unwrap_or_default();
-                let described = parts.next().unwrap_or_default();
-                if let (Some(field), Some(text)) =
-                    (field.as_object_mut(), described.get("description"))
-                {
-                    field.insert("description".to_owned(), text.clone());
-                }
-                field
+        Value::Array(items) => items.into_iter().map(|item| resolved(item, named)).collect(),
+        Value::Object(object) => {
+            let name = object.get("$ref").and_then(|to| to.as_str()?.rsplit('/').next());
+            let Some(found) = name.and_then(|name| named.get(name)) else {
+                return object.into_iter().map(|(key, of)| (key, resolved(of, named))).collect();
+            };
+            let mut found = resolved(found.clone(), named);
+            if let (Some(found), Some(text)) = (found.as_object_mut(), object.get("description")) {
+                found.insert("description".to_owned(), text.clone());
             }
-            _ => object.into_iter().map(|(key, value)| (key, merged(value))).collect(),
-        },
+            found
+        }
         other => other,
     }
 }
@@ -138,7 +147,7 @@ mod tests {
     fn fields_of_a_schema_are_one_schema() {
         for operation in OPERATIONS {
             let schema = (operation.schema)();
-            assert!(!schema.to_string().contains("allOf"), "{schema}");
+            assert!(!schema.to_string().contains("$ref"), "{schema}");
             assert_eq!(schema["additionalProperties"], false, "{schema}");
             for (name, field) in schema["properties"].as_object().into_iter().flatten() {
                 assert!(field["description"].is_string(), "{name}: {field}");

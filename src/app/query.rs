@@ -43,7 +43,6 @@ pub struct Request {
     /// How to open the bundle and answer.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub options: Options,
 }
 
@@ -57,7 +56,6 @@ pub struct Options {
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = TOP, display_order = 4)]
     #[serde(default = "crate::top")]
-    #[schema(inline)]
     pub k: Top,
     /// Keep only nodes that meet this condition: site=Munich, priority=high,urgent,
     /// created>=2025-03, status!=closed; may be given several times
@@ -79,7 +77,6 @@ pub struct Options {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
     /// Set how much the bundle may use a language model
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", display_order = 8)]
@@ -93,7 +90,6 @@ pub struct Options {
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
 }
 

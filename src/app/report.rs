@@ -33,7 +33,6 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 

@@ -52,7 +52,6 @@ pub struct Request {
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = TOP)]
     #[serde(default = "crate::top")]
-    #[schema(inline)]
     pub k: Top,
     /// Explain the rank of each node
     #[arg(long)]
@@ -61,12 +60,10 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
 }
 

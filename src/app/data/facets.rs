@@ -32,7 +32,6 @@ pub struct Request {
     /// List at most this many values of each field, relation or type
     #[arg(short, value_name = "K", default_value_t = TOP)]
     #[serde(default = "crate::top")]
-    #[schema(inline)]
     pub k: Top,
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Bounded, Explain, LlmArgs, Perform, Plan, Result, dataset, llm, refused,
+    App, AppError, Bounded, Explain, LlmArgs, Perform, Plan, Result, dataset, llm, refused,
     synthesize::{QUERIES, SEED, keep, make, summary, watched},
 };
 use agent_ask::synthesize::synthesize as synthesize_tables;
@@ -47,22 +47,18 @@ pub struct Request {
     /// Make this many questions, at most 10,000
     #[arg(long, value_name = "K", default_value_t = queries())]
     #[serde(default = "queries")]
-    #[schema(inline)]
     pub queries: Bounded<1, { MAX_QUERIES as u64 }>,
     /// Make questions with answers of this kind
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     #[serde(default)]
-    #[schema(inline)]
     pub kind: Kind,
     /// Find properties in documents and write questions with patterns or with a language model
     #[arg(long, value_enum, value_name = "ACTOR", default_value_t)]
     #[serde(default)]
-    #[schema(inline)]
     pub actor: Actor,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
     /// Read templates from this file, or use the STaRK templates with `benchmark` [default: derive
     /// templates from the relations]
@@ -212,10 +208,8 @@ impl Request {
         }
         let dataset = dataset::find(&self.dataset, app)?;
         self.refuse_labelled(&dataset.base)?;
-        let requester = match requester {
-            Some(requester) => Some(requester.in_manner(manner(&dataset.base)?)),
-            None => None,
-        };
+        let in_manner = |of: Requester| Ok::<_, AppError>(of.in_manner(manner(&dataset.base)?));
+        let requester = requester.map(in_manner).transpose()?;
         let base = dataset::open(&dataset, app)?;
         let began = Instant::now();
         let templates = self.templates.as_deref().map(|file| templates(&base.kb, file, app));

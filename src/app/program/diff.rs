@@ -41,7 +41,6 @@ pub struct Request {
     pub to: String,
     /// The run or bundle that holds the programs.
     #[command(flatten)]
-    #[schema(inline)]
     pub place: Place,
     /// Run both programs, even if the journal has their results
     #[arg(long)]
@@ -55,7 +54,6 @@ pub struct Request {
     /// Run on these queries
     #[arg(long, value_enum, value_name = "SPLIT", default_value_t)]
     #[serde(default)]
-    #[schema(inline)]
     pub on: On,
     /// Run on all queries of the split, not only those that the router sends to the program
     #[arg(long)]
@@ -67,7 +65,6 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 

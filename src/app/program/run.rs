@@ -60,12 +60,10 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
 }
 

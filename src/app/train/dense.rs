@@ -26,7 +26,6 @@ use agent_train::dense::{
 pub struct Request {
     /// Dataset and name of the model.
     #[command(flatten)]
-    #[schema(inline)]
     pub model: ModelArgs,
     /// Train this text encoder: bag (the weighted mean of word vectors) or candle:DIR (a BERT-like
     /// sentence encoder in a directory)
@@ -42,7 +41,6 @@ pub struct Request {
     /// With --negatives self, let the encoder choose new negatives N times, at most 100
     #[arg(long, value_name = "N", default_value_t = refresh())]
     #[serde(default = "refresh")]
-    #[schema(inline)]
     pub refresh: Bounded<0, 100>,
     /// Generate N training queries from documents, at most 200000 [default: 8000; 0 with
     /// candle:DIR]

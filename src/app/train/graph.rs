@@ -17,7 +17,6 @@ use agent_train::graph::{self, Ablation, ModelInfo, Settings, Variant};
 pub struct Request {
     /// Dataset and name of the model.
     #[command(flatten)]
-    #[schema(inline)]
     pub model: ModelArgs,
     /// Train the QA-GNN network, which reads names but no documents, for the system `qagnn`
     #[arg(long)]
@@ -30,12 +29,10 @@ pub struct Request {
     /// Train for N epochs, at most 1000
     #[arg(long, value_name = "N", default_value_t = epochs())]
     #[serde(default = "epochs")]
-    #[schema(inline)]
     pub epochs: Bounded<0, 1_000>,
     /// Use this learning rate
     #[arg(long, value_name = "R", default_value_t = rate())]
     #[serde(default = "rate")]
-    #[schema(inline)]
     pub rate: Rate,
     /// Use this seed for initial weights and batches
     #[arg(long, value_name = "S", default_value_t = seed())]

@@ -25,7 +25,6 @@ const STAGES: Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 pub struct Request {
     /// Dataset and name of the model.
     #[command(flatten)]
-    #[schema(inline)]
     pub model: ModelArgs,
     /// Weigh fields, the whole document with neighbour names, or both; fields need the index part
     /// `fields`, and their vectors need the index part `field-vectors`
@@ -44,7 +43,6 @@ pub struct Request {
     /// Train for K steps, at most 10000
     #[arg(long, value_name = "K", default_value_t = steps())]
     #[serde(default = "steps")]
-    #[schema(inline)]
     pub steps: Bounded<1, 10_000>,
 }
 
