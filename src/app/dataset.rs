@@ -2,25 +2,21 @@
 //! built-in sample. Imports directories, generates samples and indexes both as needed, and notifies
 //! the user. Does not depend on what the dataset is used for.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use anyhow::Context as _;
 
-use crate::{App, Explain, MAX_SHOWN, Result, count, counted, plain};
+use crate::{
+    App, Explain, MAX_SHOWN, Result, count, counted,
+    data::import::{Format, Mode, Source},
+    plain,
+};
 use agent_dataset::{
-    Base, DatasetError, Encoding, ImportOptions, ImportReport, InputFormat, Phase, Progress,
-    ResolvedDataset, Upsert, import_neutral, import_triples, import_upsert,
+    Base, DatasetError, ImportOptions, ImportReport, InputFormat, Phase, Progress, ResolvedDataset,
+    Upsert, import_neutral, import_triples, import_upsert,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
     stark::{self, import_stark},
-    tables::{
-        self, EdgesTable, Guess, GuessOptions, MAPPING_FILE, Mapping, Reading, Repair, TableHint,
-        import_tables,
-    },
+    tables::{self, Guess, GuessOptions, MAPPING_FILE, Mapping, Reading, Repair, import_tables},
 };
 use agent_ground::files;
 use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
@@ -114,8 +110,8 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
         Ok(ResolvedDataset::NewDirectory { source, name }) => {
             let place = source.display();
             app.watch.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let input = Input::Detected(TablesInput::default());
-            let imported = import(&source, &name, &input, &ImportOptions::default(), app)?;
+            let source = Source { from: source, ..Source::default() };
+            let imported = import(&source, &name, &ImportOptions::default(), app)?;
             imported.tell(app);
             Ok(Dataset { base: imported.report.base, automatic: true })
         }
@@ -159,9 +155,10 @@ pub fn sample(
     let cannot = || format!("cannot create a temporary directory in {}", home.display());
     fs::create_dir_all(home).with_context(cannot)?;
     let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
-    let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
-    sample_files(kind, options, &files, app)?;
-    let imported = import(&files, name, &Input::Neutral, &ImportOptions::default(), app)?;
+    let from = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
+    sample_files(kind, options, &from, app)?;
+    let source = Source { from, format: Some(Format::Neutral), ..Source::default() };
+    let imported = import(&source, name, &ImportOptions::default(), app)?;
     imported.tell(app);
     Ok(imported.report)
 }
@@ -237,39 +234,6 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     Ok(())
 }
 
-/// Format of a file or directory to import, with its reading options.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Unknown: detected from the files. The options apply if they are tables.
-    Detected(TablesInput),
-    /// The neutral format: nodes.jsonl, edges.tsv and, optionally, questions.
-    Neutral,
-    /// The files of the STaRK benchmark; the mode says which edges are read.
-    Stark(stark::Mode),
-    /// Tables; options that are not set are guessed.
-    Tables(TablesInput),
-    /// A file of N-Triples.
-    Triples,
-    /// Changes of single nodes of the installed base.
-    Upsert(Upsert),
-}
-
-/// Options for reading tables.
-#[derive(Clone, Debug, Default)]
-pub struct TablesInput {
-    /// File that maps tables to nodes and edges; if absent, the mapping is guessed or read from the
-    /// directory.
-    pub mapping: Option<PathBuf>,
-    /// Tables that hold nodes; if empty, they are guessed.
-    pub nodes: Vec<TableHint>,
-    /// Tables that hold edges, in addition to the edges in tables of nodes.
-    pub edges: Vec<EdgesTable>,
-    /// Encoding of the tables that are text files; detected if absent.
-    pub encoding: Option<Encoding>,
-    /// Whether the values of columns, such as a department, stay text instead of becoming nodes.
-    pub no_values: bool,
-}
-
 /// A completed import.
 pub struct Imported {
     /// The base, with counts of the input lines that were left out or changed.
@@ -293,12 +257,13 @@ impl Imported {
     }
 }
 
-/// Returns the mapping of the tables in `source` to nodes and edges: from a mapping file, or else
-/// guessed, with notices of what was guessed. `said` holds the user's options.
+/// Returns the mapping of the tables in a source to nodes and edges: from a mapping file, or else
+/// guessed, with notices of what was guessed.
 ///
 /// # Errors
 /// If a file cannot be read, or no mapping can be guessed.
-pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> {
+fn mapping(said: &Source, app: &App) -> Result<Mapping> {
+    let source = &said.from;
     let own = source.join(MAPPING_FILE);
     let is_said = !said.nodes.is_empty() || !said.edges.is_empty();
     let file = said.mapping.clone().or_else(|| (!is_said && own.exists()).then_some(own));
@@ -336,31 +301,74 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
 ///
 /// # Errors
 /// If `name` or the input is invalid, or the import was stopped.
-pub fn import(
-    source: &Path,
+pub fn import(source: &Source, name: &str, options: &ImportOptions, app: &App) -> Result<Imported> {
+    // Reject an invalid name before reading data.
+    app.home.path_of(name)?;
+    let (from, home, stop) = (source.from.as_path(), &app.home, &app.stop);
+    match source.format()? {
+        Format::Neutral => {
+            watched(name, app, |told| import_neutral(from, home, name, options, told, stop))
+        }
+        Format::Stark => {
+            let mode = match source.mode {
+                Some(Mode::Faithful) => stark::Mode::Faithful,
+                Some(Mode::Exact) | None => stark::Mode::Exact,
+            };
+            watched(name, app, |told| import_stark((from, mode), home, name, options, told, stop))
+        }
+        Format::Tables => {
+            let mapping = mapping(source, app)?;
+            let from = (from, &mapping);
+            watched(name, app, |told| import_tables(from, home, name, options, told, stop))
+        }
+        Format::Triples => {
+            watched(name, app, |told| import_triples(from, home, name, options, told, stop))
+        }
+    }
+}
+
+/// Changes single nodes of the installed base `name`, like [`import`].
+///
+/// # Errors
+/// As [`import`].
+pub fn upsert(
+    changes: &Upsert,
     name: &str,
-    input: &Input,
     options: &ImportOptions,
     app: &App,
 ) -> Result<Imported> {
-    // Reject an invalid name before reading data.
-    app.home.path_of(name)?;
-    let detected = match input {
-        Input::Detected(said) => match InputFormat::detect(source)? {
-            InputFormat::Neutral => Input::Neutral,
-            InputFormat::Stark => Input::Stark(stark::Mode::default()),
-            InputFormat::Tables => Input::Tables(said.clone()),
-            InputFormat::Triples => Input::Triples,
-        },
-        said => said.clone(),
-    };
-    let mapping = match &detected {
-        Input::Tables(said) => mapping(source, said, app)?,
-        _ => Mapping::default(),
-    };
+    let (home, stop) = (&app.home, &app.stop);
+    watched(name, app, |told| import_upsert(changes, home, name, options, told, stop))
+}
+
+impl Source {
+    /// Returns the format of the data: the requested one or, by default, the detected one.
+    fn format(&self) -> Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        if self.names_tables() {
+            return Ok(Format::Tables);
+        }
+        Ok(match InputFormat::detect(&self.from)? {
+            InputFormat::Neutral => Format::Neutral,
+            InputFormat::Stark => Format::Stark,
+            InputFormat::Tables => Format::Tables,
+            InputFormat::Triples => Format::Triples,
+        })
+    }
+}
+
+/// Calls `import` with a function that reports progress; returns its result with the time taken,
+/// and notifies the user of input that was left out or changed.
+fn watched(
+    name: &str,
+    app: &App,
+    import: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<ImportReport, DatasetError>,
+) -> Result<Imported> {
     let began = Instant::now();
     let progress = app.watch.progress_of(&format!("importing {name}"), STAGES);
-    let mut on_progress = |at: Progress| {
+    let report = import(&mut |at| {
         let stage = match at.phase {
             Phase::Nodes => "nodes",
             Phase::Edges => "edges",
@@ -368,17 +376,7 @@ pub fn import(
             Phase::Queries => "queries",
         };
         progress.at(stage, at.done, at.total);
-    };
-    let (home, stop, told) = (&app.home, &app.stop, &mut on_progress);
-    let report = match &detected {
-        Input::Neutral | Input::Detected(_) => {
-            import_neutral(source, home, name, options, told, stop)
-        }
-        Input::Stark(mode) => import_stark((source, *mode), home, name, options, told, stop),
-        Input::Tables(_) => import_tables((source, &mapping), home, name, options, told, stop),
-        Input::Triples => import_triples(source, home, name, options, told, stop),
-        Input::Upsert(changes) => import_upsert(changes, home, name, options, told, stop),
-    }?;
+    })?;
     drop(progress);
     let imported = Imported { report, seconds: began.elapsed().as_secs_f64() };
     tell_of_losses(&imported.report, app);

@@ -6,13 +6,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::{
-    App, Perform, Result,
-    dataset::{self, Input, TablesInput},
-    refused,
-};
+use crate::{App, Perform, Result, dataset, refused};
 use agent_dataset::{
-    Encoding, ImportOptions, ImportReport, Summary, stark,
+    Encoding, ImportOptions, ImportReport, Summary,
     tables::{EdgesTable, Repair, TableHint},
 };
 use agent_index::languages;
@@ -30,7 +26,6 @@ pub struct Request {
     pub name: String,
     /// Where the data are, and how to read them.
     #[command(flatten)]
-    #[schema(inline)]
     pub source: Source,
     /// Read everything, report the result and its problems, and install nothing
     #[arg(long)]
@@ -117,25 +112,22 @@ pub enum Mode {
 }
 
 impl Source {
-    /// Returns the format of the input, with its reading options, and the import options.
+    /// Whether the options name tables or a mapping of tables.
+    pub(crate) fn names_tables(&self) -> bool {
+        self.mapping.is_some() || !self.nodes.is_empty()
+    }
+
+    /// Checks that the options go together, and returns the import options among them.
     ///
     /// # Errors
     /// If options contradict one another, or if the file of labelled questions does not exist.
-    pub(super) fn resolve(&self) -> Result<(Input, ImportOptions)> {
-        let tables = TablesInput {
-            mapping: self.mapping.clone(),
-            nodes: self.nodes.clone(),
-            edges: self.edges.clone(),
-            encoding: self.encoding,
-            no_values: self.no_values,
-        };
-        let is_tables = tables.mapping.is_some() || !tables.nodes.is_empty();
+    pub(super) fn options(&self) -> Result<ImportOptions> {
         if self.mode.is_some() && self.format != Some(Format::Stark) {
             return refused("--mode requires --format stark");
         }
         let may_be_tables = matches!(self.format, None | Some(Format::Tables));
         for (is_given, options_apply) in [
-            (is_tables, "--mapping and --nodes apply"),
+            (self.names_tables(), "--mapping and --nodes apply"),
             (self.encoding.is_some(), "--encoding applies"),
             (self.no_values, "--no-values applies"),
         ] {
@@ -151,20 +143,8 @@ impl Source {
         if let Some(file) = self.questions.as_ref().filter(|file| !file.is_file()) {
             return refused(format!("--questions: {} is not a file", file.display()));
         }
-        let input = match (self.format, self.mode) {
-            (None, _) if !is_tables => Input::Detected(tables),
-            (None | Some(Format::Tables), _) => Input::Tables(tables),
-            (Some(Format::Neutral), _) => Input::Neutral,
-            (Some(Format::Triples), _) => Input::Triples,
-            (Some(Format::Stark), Some(Mode::Faithful)) => Input::Stark(stark::Mode::Faithful),
-            (Some(Format::Stark), _) => Input::Stark(stark::Mode::Exact),
-        };
-        let options = ImportOptions {
-            lenient: self.lenient,
-            questions: self.questions.clone(),
-            ..ImportOptions::default()
-        };
-        Ok((input, options))
+        let (lenient, questions) = (self.lenient, self.questions.clone());
+        Ok(ImportOptions { lenient, questions, ..ImportOptions::default() })
     }
 }
 
@@ -176,13 +156,13 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         app.refuse_paths("data import")?;
-        let (input, options) = self.source.resolve()?;
+        let options = self.source.options()?;
         let installed = app.home.get(&self.name).ok();
         // A sample holds no user data, so an import of the same name replaces it at once.
         let as_next_version =
             installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
         let options = ImportOptions { as_next_version, dry_run: self.dry_run, ..options };
-        let imported = dataset::import(&self.source.from, &self.name, &input, &options, app)?;
+        let imported = dataset::import(&self.source, &self.name, &options, app)?;
         if self.dry_run {
             app.watch.notice(DRY_RUN);
             let report = imported.report;
@@ -291,7 +271,7 @@ mod tests {
             r#"{"from": "d", "nodes": ["p.csv:product"], "mapping": "m.toml"}"#,
             r#"{"from": "d", "mode": "exact"}"#,
         ] {
-            let error = source(wrong).unwrap().resolve().map(|_| ()).unwrap_err();
+            let error = source(wrong).unwrap().options().unwrap_err();
             assert!(error.is_usage(), "{wrong}: {}", error.message());
         }
     }

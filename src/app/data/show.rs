@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::{App, Explain, Perform, Result, data::list::index_state, dataset, refused};
 use agent_dataset::{Base, Summary, nodes_of_id, stark::Origin};
 use agent_index::languages;
-use agent_kb::{Direction, Kb, NodeId, RelationId};
+use agent_kb::{Direction, Kb, NodeId};
 
 /// Maximum number of neighbours shown per relation and direction.
 const MAX_NEIGHBORS: usize = 10;
@@ -198,9 +198,7 @@ pub struct Edges {
 
 fn node_of(kb: &Kb, node: NodeId) -> Node {
     let mut edges = Vec::new();
-    for at in 0..kb.relations().len() {
-        let Ok(at) = u16::try_from(at) else { break };
-        let relation = RelationId(at);
+    for relation in kb.relations().iter().filter_map(|name| kb.relation_id(name)) {
         for (direction, way) in [(Direction::Out, "out"), (Direction::In, "in")] {
             let neighbors = kb.neighbors(node, relation, direction);
             let named = |&other: &NodeId| (kb.key(other).into_owned(), kb.name(other).to_owned());

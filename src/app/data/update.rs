@@ -1,21 +1,13 @@
 //! Imports new data for an installed dataset, or changes single nodes. Indexes the new version like
 //! the previous one, and makes it current in one step.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::PathBuf, time::Instant};
 
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::import::{DRY_RUN, Source};
-use crate::{
-    App, Perform, Result,
-    dataset::{self, Input},
-    index::index_as_before,
-    refused,
-};
+use crate::{App, Perform, Result, dataset, index::index_as_before, refused};
 use agent_dataset::{Changes, ImportOptions, ImportReport, Summary, Update, Upsert};
 use agent_index::adopt;
 
@@ -78,11 +70,20 @@ impl Perform for Request {
         let began = Instant::now();
         let served = app.home.get(&self.name)?;
         let was_indexed = served.index_dir().exists();
-        let (from, input, options) = self.input()?;
         let (update, dry_run) = (Some(Update { allow_loss: self.force }), self.dry_run);
-        let options = ImportOptions { as_next_version: true, update, dry_run, ..options };
-        let imported = dataset::import(from, &served.name, &input, &options, app)?;
-        let mut report = imported.report;
+        let as_update =
+            |options| ImportOptions { as_next_version: true, update, dry_run, ..options };
+        let single = Upsert { nodes: self.upsert.clone(), deleted: self.delete.clone() };
+        let imported = match (&self.source, single.nodes.is_some() || single.deleted.is_some()) {
+            (Some(source), false) => {
+                dataset::import(source, &served.name, &as_update(source.options()?), app)
+            }
+            (None, true) => {
+                dataset::upsert(&single, &served.name, &as_update(ImportOptions::default()), app)
+            }
+            _ => refused("give either all data with --from, or changes with --upsert and --delete"),
+        };
+        let mut report = imported?.report;
         let changes = report.changes.take().unwrap_or_default();
         if was_indexed && !dry_run {
             let is_same = served.record.fingerprint == report.base.record.fingerprint;
@@ -96,23 +97,6 @@ impl Perform for Request {
         }
         let seconds = began.elapsed().as_secs_f64();
         Ok(Reply { report, changes, seconds, was_indexed, dry_run })
-    }
-}
-
-impl Request {
-    /// Returns the path of the new data, their format, and the import options.
-    fn input(&self) -> Result<(&Path, Input, ImportOptions)> {
-        let changes = Upsert { nodes: self.upsert.clone(), deleted: self.delete.clone() };
-        match (&self.source, &changes) {
-            (Some(source), Upsert { nodes: None, deleted: None }) => {
-                let (input, options) = source.resolve()?;
-                Ok((&source.from, input, options))
-            }
-            (None, Upsert { nodes: Some(_), .. } | Upsert { deleted: Some(_), .. }) => {
-                Ok((Path::new(""), Input::Upsert(changes), ImportOptions::default()))
-            }
-            _ => refused("give either all data with --from, or changes with --upsert and --delete"),
-        }
     }
 }
 
