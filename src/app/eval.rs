@@ -26,7 +26,7 @@ use self::{
     systems::{Chosen, Opened, open},
 };
 use crate::{
-    App, Benchmark, Bounded, Dataset, Effort, Explain, How, LlmArgs, Measured, Perform, Result,
+    App, Benchmark, Bounded, Dataset, Effort, Explain, LlmArgs, Measured, Perform, Result,
     SandboxArgs,
     bounded::parsed,
     choice::{choice, efforts},
@@ -115,12 +115,10 @@ pub struct Request {
     /// Rank this many nodes per query, 1 to 100000; --metrics defines how unranked answers count
     #[arg(long, value_name = "K", default_value_t = DEPTH)]
     #[serde(default = "depth")]
-    #[schema(inline)]
     pub depth: Depth,
     /// Measure by these definitions of the metrics
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     #[serde(default)]
-    #[schema(inline)]
     pub metrics: Metrics,
     /// Compare every pair of systems, not only each with the first
     #[arg(long)]
@@ -149,12 +147,10 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
 }
 
@@ -303,8 +299,8 @@ impl Perform for Request {
             Metrics::Trec => Definitions::Trec,
             Metrics::Stark | Metrics::Set | Metrics::Value => Definitions::Stark,
         };
-        let how = How { depth: self.depth.get(), definitions, keep: keep_rankings };
-        let benchmark = Benchmark { queries: &queries, base: &base, how };
+        let (depth, keep) = (self.depth.get(), keep_rankings);
+        let benchmark = Benchmark { queries: &queries, base: &base, depth, definitions, keep };
         let measured = measured(&benchmark, &opened, app)?;
         let labels = labels.as_deref();
         let figures = match sets {

@@ -66,7 +66,7 @@ pub use crate::{
     dataset::Dataset,
     error::{AppError, Explain, Result, refused},
     llm::LlmArgs,
-    measured::{Benchmark, How, Measured},
+    measured::{Benchmark, Measured},
     operation::Perform,
     systems::{
         Effort, Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime,

@@ -19,9 +19,12 @@ pub const DEPTH: u32 = 1_000;
 /// Maximum number of failed queries that warnings list per system.
 const MAX_LISTED: usize = 5;
 
-/// How each query is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct How {
+/// Labelled queries to measure systems on.
+pub struct Benchmark<'a> {
+    /// The labelled queries.
+    pub queries: &'a [LabelledQuery],
+    /// The base that the systems search.
+    pub base: &'a Arc<IndexedBase>,
     /// Number of nodes that a system ranks for each query.
     pub depth: usize,
     /// Which definitions of the metrics apply.
@@ -30,27 +33,11 @@ pub struct How {
     pub keep: bool,
 }
 
-impl Default for How {
-    fn default() -> How {
-        How { depth: DEPTH as usize, definitions: Definitions::default(), keep: false }
-    }
-}
-
-/// Labelled queries to measure systems on.
-pub struct Benchmark<'a> {
-    /// The labelled queries.
-    pub queries: &'a [LabelledQuery],
-    /// The base that the systems search.
-    pub base: &'a Arc<IndexedBase>,
-    /// How the systems are measured on each query.
-    pub how: How,
-}
-
 /// Results of one system on the queries of a benchmark.
 pub struct Measured {
     /// Name of the system.
     pub system: String,
-    /// Results by query, in the order of the queries; rankings are empty unless [`How::keep`]. If
+    /// Results by query, in the order of the queries; rankings are empty unless [`Benchmark::keep`]. If
     /// there are outages, the means are invalid.
     pub measurements: Measurements,
     /// Mean and confidence interval of each metric over all queries.
@@ -62,7 +49,13 @@ pub struct Measured {
     pub used: Spending,
 }
 
-impl Benchmark<'_> {
+impl<'a> Benchmark<'a> {
+    /// Measures at the default depth by the default definitions, and keeps no rankings.
+    pub fn new(queries: &'a [LabelledQuery], base: &'a Arc<IndexedBase>) -> Self {
+        let (depth, definitions) = (DEPTH as usize, Definitions::default());
+        Benchmark { queries, base, depth, definitions, keep: false }
+    }
+
     /// Runs a system on all queries, in parallel; results are in the order of the queries. The
     /// ranking of the baseline [`STAND_IN`] counts for queries on which the system fails.
     ///
@@ -75,9 +68,9 @@ impl Benchmark<'_> {
             queries: self.queries,
             base: self.base,
             stand_in: &stand_in,
-            definitions: self.how.definitions,
-            depth: self.how.depth,
-            keep_rankings: self.how.keep,
+            definitions: self.definitions,
+            depth: self.depth,
+            keep_rankings: self.keep,
             stop: &app.stop,
             progress: &|done| progress.at(name, done, self.queries.len() as u64),
         };

@@ -7,16 +7,14 @@
 //! | `plan` | for a dry run: forecast the run and stop |
 //! | `model` | check the language model |
 //! | `data` | open the base, its index, training and validation queries |
-//! | `run` | open the run's directory, journal and options |
+//! | `run` | open the run's directory, journal and options; if the model's service does not reply: note why the run is paused, and stop |
 //! | `events` | run the loop and report its events; `timing` measures its parts |
-//! | `pause` | if the model's service does not reply: note why the run is paused, and stop |
 //! | `test` | measure the frozen bundle on the test split |
 //! | `reply` | return the results, as `agent optimize --json` prints them |
 
 mod data;
 pub mod events;
 mod model;
-mod pause;
 mod plan;
 pub mod programs;
 mod reply;
@@ -72,7 +70,6 @@ pub struct Request {
     /// else `search`]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ACTORS")]
     #[serde(default)]
-    #[schema(inline)]
     pub actor: Vec<Actor>,
     /// Do not let programs call functions that ask a language model, so that the bundle's programs
     /// never ask one
@@ -96,7 +93,6 @@ pub struct Request {
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub llm: LlmArgs,
     /// Also try this program (.rhai or .wasm); may be repeated, at most 32 times
     #[arg(long, value_name = "FILE")]
@@ -155,7 +151,6 @@ pub struct Request {
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
-    #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
@@ -232,7 +227,7 @@ impl Request {
         let outcome = match outcome {
             Err(error) if error.is_outage() => {
                 finish()?;
-                return Ok(Reply::Paused(pause::note(run, &error, app)?));
+                return Ok(Reply::Paused(run.pause(&error, app)?));
             }
             outcome => outcome?,
         };

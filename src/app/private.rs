@@ -11,7 +11,7 @@ use agent_sandbox::{self as sandbox, Origin, SandboxOptions, Trust};
 /// the command line. For software that embeds this library.
 pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {
     let private = Private::of_user();
-    SandboxOptions { place: private.trust().place(origin), code_dir: private.code_dir() }
+    SandboxOptions { place: private.trust().place(origin), code_dir: private.code }
 }
 
 /// Environment variable that names another location for both directories.
@@ -21,7 +21,8 @@ pub const VARIABLE: &str = "AGENT_STATE";
 #[derive(Clone, Debug)]
 pub struct Private {
     made: Option<PathBuf>,
-    code: Option<PathBuf>,
+    /// Directory of compiled code.
+    pub code: Option<PathBuf>,
 }
 
 impl Private {
@@ -60,10 +61,5 @@ impl Private {
             )),
         });
         made.or(code)
-    }
-
-    /// Returns the directory of compiled code.
-    pub fn code_dir(&self) -> Option<PathBuf> {
-        self.code.clone()
     }
 }

@@ -2,7 +2,7 @@
 //! and, if needed, a language model.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -10,12 +10,12 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::{App, Explain, Result, Watch, llm::Opened, named, refused};
+use crate::{App, Explain, Result, Watch, llm::Opened, named, private::Private, refused};
 use agent_index::IndexedBase;
 pub use agent_infer::STAND_IN;
 use agent_infer::{Runtime, bundle::Bundle};
 use agent_retrieve::Retriever;
-use agent_sandbox::{Origin, Place, SandboxOptions, Trust};
+use agent_sandbox::{Origin, Place, SandboxOptions};
 use agent_systems::{self as systems, Need, Opener, SystemError, SystemSpec};
 pub use agent_systems::{
     bundle::{Effort, OpenedBundle},
@@ -48,8 +48,7 @@ pub struct SandboxArgs {
 #[derive(Clone)]
 pub struct Places {
     said: Option<Place>,
-    trust: Trust,
-    code_dir: Option<PathBuf>,
+    private: Private,
     watch: Arc<dyn Watch>,
 }
 
@@ -68,8 +67,7 @@ impl SandboxArgs {
             SandboxName::Rhai => Place::Process,
             SandboxName::Wasm => Place::Wasm,
         });
-        let (trust, code_dir) = (app.private.trust(), app.private.code_dir());
-        Ok(Places { said, trust, code_dir, watch: app.watch.clone() })
+        Ok(Places { said, private: app.private.clone(), watch: app.watch.clone() })
     }
 }
 
@@ -78,12 +76,12 @@ impl Places {
     /// requested place; without a request, in this process if the origin is trusted, else inside
     /// WebAssembly.
     pub fn of(&self, origin: Origin<'_>) -> SandboxOptions {
-        let place = self.said.unwrap_or_else(|| self.trust.place(origin));
+        let place = self.said.unwrap_or_else(|| self.private.trust().place(origin));
         self.watch.detail(match place {
             Place::Process => "programs in Rhai run in this process",
             Place::Wasm => "programs run inside WebAssembly",
         });
-        SandboxOptions { place, code_dir: self.code_dir.clone() }
+        SandboxOptions { place, code_dir: self.private.code.clone() }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use super::{Session, pause, timing::Stopwatch};
+use super::{Session, run::resumed, timing::Stopwatch};
 use crate::{App, Plan, p_value, unit::pool::Pool};
 use agent_infer::bundle::Proof;
 use agent_optimize::{
@@ -41,7 +41,7 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
     let mut watch = |event: Event<'_>| {
         // The first event comes after the checks that may refuse to resume the run.
         if !mem::replace(&mut goes_on, true) {
-            pause::lift(&dir);
+            resumed(&dir);
         }
         app.watch.optimization(&event);
         if let Event::Progress { phase, done, total } = event {

@@ -1,5 +1,7 @@
 //! Begins a run in a new directory with a journal, or resumes one. Options come from the request,
-//! or else from the configuration in the journal.
+//! or else from the configuration in the journal. If a service does not reply, nothing is frozen,
+//! and a file beside the journal marks the run as paused until a process continues it. The file
+//! stays if the attempt to resume the run is refused.
 
 use std::{
     fs,
@@ -15,20 +17,22 @@ use crate::{
     App, Explain, Result, all_threads,
     named::runs_dir,
     optimize::{
-        Hops, Request, Steps,
+        Hops, Paused, Request, Steps,
         data::Data,
         model::{self, Described, Model, Start},
         programs::{PROGRAMS, go_on_with},
         resume_command,
     },
+    output::write,
 };
 use agent_dataset::Base;
 use agent_infer::bundle::Bundle;
 use agent_optimize::{
-    Ablation, Actors, Options,
+    Ablation, Actors, OptimizeError, Options,
     asks::max_runs,
     journal::{DATABASE_FILE, Journal},
     mine::DEFAULT_HOPS,
+    record::pause::{PAUSE_FILE, Pause},
     user::{self, UserProgram},
 };
 use agent_sandbox::{Origin, Place, SandboxOptions};
@@ -125,6 +129,18 @@ impl Run {
         format!("everything done so far is kept; {command}")
     }
 
+    /// Writes a file into the run's directory that marks the run as paused because a service does
+    /// not reply, and states the reason.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn pause(&self, outage: &OptimizeError, app: &App) -> Result<Paused> {
+        let pause = Pause { why: outage.to_string() };
+        write(&self.dir.join(PAUSE_FILE), |file| Ok(serde_json::to_writer(file, &pause)?))?;
+        let run = app.shown_path(&self.dir).to_owned();
+        Ok(Paused { dataset: self.dataset.clone(), run, why: pause.why })
+    }
+
     /// Records the bundle as trusted if the run is trusted; its programs may then run in this
     /// process.
     pub(super) fn keep_trust(&self, bundle: &Bundle, app: &App) {
@@ -133,6 +149,12 @@ impl Run {
             trust.keep(Origin::Bundle(&bundle.digest));
         }
     }
+}
+
+/// Removes the file that marks the run in `dir` as paused, when the run is resumed.
+pub(super) fn resumed(dir: &Path) {
+    // If the directory is not writable, the run itself fails.
+    let _ = fs::remove_file(dir.join(PAUSE_FILE));
 }
 
 /// Returns the directory of the run: the one that the request names; without a name, the last
@@ -201,10 +223,7 @@ pub(super) fn config(
 /// Returns the default number of improvement steps of the language model per category; at most
 /// `steps`, the number of steps of the search actor.
 fn default_llm_steps(without: &[Ablation], steps: usize) -> usize {
-    match without.contains(&Ablation::Comparator) {
-        true => STEPS_WITHOUT_COMPARATOR.min(steps),
-        false => 0,
-    }
+    if without.contains(&Ablation::Comparator) { STEPS_WITHOUT_COMPARATOR.min(steps) } else { 0 }
 }
 
 /// Options that the configuration of a run records; see [`config`].
@@ -242,10 +261,7 @@ pub(super) fn options(
         .or_else(|| Actors::named(recorded.actor.as_deref()?))
         .unwrap_or(SEARCH_ONLY);
     let llm_tools = request.llm_tools || recorded.llm_tools;
-    let without = match request.without.is_empty() {
-        true => recorded.without,
-        false => request.ablations(),
-    };
+    let without = if request.without.is_empty() { recorded.without } else { request.ablations() };
     Ok(Options {
         dataset: base.to_owned(),
         seed: request.seed.or(recorded.seed).unwrap_or(SEED),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{App, Benchmark, How, Measured, Result, optimize::Session, test_split};
+use crate::{App, Benchmark, Measured, Result, optimize::Session, test_split};
 use agent_dataset::Split;
 use agent_infer::{BundleRetriever, Runtime, bundle::Bundle};
 use agent_retrieve::{
@@ -82,8 +82,7 @@ pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<O
         return Ok(None);
     }
     let openings = test_split::count(&data.base, app);
-    let how = How::default();
-    let benchmark = Benchmark { queries: &queries, base: &data.indexed, how };
+    let benchmark = Benchmark::new(&queries, &data.indexed);
     let measured = |name: &str, system: &dyn Retriever| -> Result<Measured> {
         let measured = benchmark.measure(name, system, app)?;
         measured.warn(app);

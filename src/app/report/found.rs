@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    App, Benchmark, Explain, How, Measured as System, Resources, Result,
+    App, Benchmark, Explain, Measured as System, Resources, Result,
     explained::{Group, explain_all, points},
     open_bundle, open_runtime,
     optimize::{
@@ -70,7 +70,7 @@ impl Measured {
         app: &App,
     ) -> Result<Measured> {
         let queries = queries.as_slice();
-        let benchmark = Benchmark { queries, base, how: How::default() };
+        let benchmark = Benchmark::new(queries, base);
         let opened = open_bundle(bundle, base, resources)?;
         let frozen = benchmark.measure("bundle", &*opened.answers, app)?;
         if let Some(why) = frozen.invalid() {
@@ -202,29 +202,19 @@ fn figures(bundle: &Bundle, measured: Option<&Measured>) -> Vec<(String, String)
         let lost = measured.explained.iter().filter(|one| one.loss.is_some()).count();
         format!("{lost} of {}", measured.explained.len())
     });
-    let n = provenance.n_validation;
+    let (n, n_train) = (provenance.n_validation, provenance.n_train);
+    let of_bundle = format!("mean reciprocal rank of the bundle on {n} validation queries, %");
+    let of_categories = format!("categories, from {n_train} training queries");
     [
-        (
-            Some(own.unwrap_or_else(|| shown(validation.mrr))),
-            format!("mean reciprocal rank of the bundle on {n} validation queries, %"),
-        ),
-        (
-            best.map(|(name, mrr)| format!("{} ({name})", shown(*mrr))),
-            "best baseline, %".to_owned(),
-        ),
-        (
-            Some(bundle.categories.len().to_string()),
-            format!("categories, from {} training queries", provenance.n_train),
-        ),
-        (held_out, "mean reciprocal rank of the bundle, estimated by cross-fitting, %".to_owned()),
-        (
-            validation.best_program.map(shown),
-            "oracle that picks the best answer to each query, %".to_owned(),
-        ),
-        (lost, "queries without an answer at rank 1".to_owned()),
+        (of_bundle.as_str(), Some(own.unwrap_or_else(|| shown(validation.mrr)))),
+        ("best baseline, %", best.map(|(name, mrr)| format!("{} ({name})", shown(*mrr)))),
+        (&of_categories, Some(bundle.categories.len().to_string())),
+        ("mean reciprocal rank of the bundle, estimated by cross-fitting, %", held_out),
+        ("oracle that picks the best answer to each query, %", validation.best_program.map(shown)),
+        ("queries without an answer at rank 1", lost),
     ]
     .into_iter()
-    .filter_map(|(value, name)| Some((value?, name)))
+    .filter_map(|(name, value)| Some((value?, name.to_owned())))
     .collect()
 }
 
