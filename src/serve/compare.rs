@@ -1,20 +1,17 @@
 //! Compares two systems on the same labelled questions, question by question. Does not depend on
 //! how answers are found.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::IntoResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    Body, Common, OfBody, OfWork, Result, Server, deadline, in_json, json, opened, page,
+    ApiError, Body, Common, OfBody, OfWork, Result, Server, deadline, in_json, json, opened, page,
     reply::{NodeBrief, briefs, first_right},
     routes::system,
-    splits::split,
+    splits::{split, while_time},
 };
 use agent_dataset::LabelledQuery;
 use agent_kb::Kb;
@@ -29,8 +26,6 @@ const DEPTH: usize = 100;
 const TOLD: usize = 3;
 /// Default time limit of a request, in milliseconds.
 const TIME_MS: u64 = 30_000;
-/// With less time than this until the deadline, no further question is answered.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// Two systems to compare, and the page of labelled questions to compare them on.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -134,14 +129,9 @@ pub(super) async fn compare(
         let all = opened.queries(&split)?;
         let left = system(&shared, &opened, &asked.left)?;
         let right = system(&shared, &opened, &asked.right)?;
-        let mut queries = Vec::new();
-        for query in all.iter().skip(asked.cursor).take(limit) {
-            // Every page has at least one question, so that paging comes to an end.
-            if !queries.is_empty() && Instant::now() + MARGIN >= deadline {
-                break;
-            }
-            queries.push(pair(&opened.base.kb, left.as_ref(), right.as_ref(), query));
-        }
+        let page = all.iter().skip(asked.cursor).take(limit);
+        let one = |query| Ok(pair(&opened.base.kb, left.as_ref(), right.as_ref(), query));
+        let queries = while_time::<_, _, ApiError>(page, deadline, one)?;
         let n = queries.len();
         let end = asked.cursor.saturating_add(n);
         let count = |outcome| queries.iter().filter(|pair| pair.outcome == outcome).count();

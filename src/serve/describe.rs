@@ -1,5 +1,5 @@
-//! Requests that describe a base: its systems, types with fields and nodes, relations, and the
-//! programs of its active bundle.
+//! Requests that describe a base: its systems, types with fields and nodes, relations, facets (how
+//! many nodes have each value), and the programs of its active bundle.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -10,15 +10,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    ApiError, Bounded, Common, LONGEST_TIME, OfPath, OfWork, Params, Result, Server,
+    ApiError, Body, Bounded, Common, LONGEST_TIME, OfBody, OfPath, OfWork, Params, Result, Server,
+    in_range,
     nodes::{Field, OfBase},
     opened, page,
     routes::no_bundle,
     splits::paged,
+    within,
 };
+use agent_app::data::facets::Reply;
 use agent_dataset::{Summary, nodes_of_id};
 use agent_infer::bundle::Category;
-use agent_kb::{Kb, NodeId};
+use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// Default number of nodes in a reply; `MAX_LIMIT` is the maximum.
@@ -26,6 +29,10 @@ const LIMIT: usize = 50;
 pub(super) const MAX_LIMIT: usize = 200;
 /// Maximum length of a field value in a list of nodes, in characters; longer values are cut.
 pub(super) const VALUE_CHARS: usize = 200;
+/// Default number of values of a facet.
+const VALUES: usize = 20;
+/// Maximum number of values in a facet.
+pub(super) const MAX_VALUES: usize = 200;
 
 /// The systems that `/v1/search` offers on a base.
 #[derive(Debug, Serialize, ToSchema)]
@@ -79,6 +86,46 @@ pub(super) async fn schema(
     let opened = opened(&server, of.base.as_deref())?;
     let deadline = Instant::now() + LONGEST_TIME;
     Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
+}
+
+/// The nodes whose values to count, and the fields, relations or types to count.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FacetsRequest {
+    /// Name of the base; optional if the server has only one.
+    base: Option<String>,
+    /// Count only nodes that satisfy all of these conditions, such as `type=ticket` or
+    /// `created>=2025-03`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    filter: Vec<Condition>,
+    /// Fields, relations or types of neighbours whose values to count; if empty, all that have a
+    /// value shared by several nodes.
+    #[serde(default)]
+    field: Vec<String>,
+    /// Maximum number of values per field, relation or type, 1 to 200; 20 by default.
+    #[schema(minimum = 1, maximum = 200, default = 20)]
+    k: Option<usize>,
+}
+
+/// Count the values of a base's nodes by field, relation and type of neighbour.
+///
+/// Every value comes with the number of nodes that have it, and with the condition that keeps only
+/// these nodes, for `filter` of a query or search.
+#[utoipa::path(post, path = "/v1/facets", request_body = FacetsRequest, responses(
+    (status = 200, description = "The values with their node counts", body = Reply),
+    Common, OfBody, OfWork,
+))]
+pub(super) async fn facets(
+    State(server): State<Arc<Server>>,
+    Body(request): Body<FacetsRequest>,
+) -> Result<Bounded<Reply>> {
+    let opened = opened(&server, request.base.as_deref())?;
+    let FacetsRequest { filter, field, k, .. } = request;
+    let k = in_range("k", k.unwrap_or(VALUES), MAX_VALUES)?;
+    let count = move || Reply::of(&opened.base.kb, &filter, &field, k);
+    let counted = server.reads.run(Instant::now() + LONGEST_TIME, count).await?;
+    counted.map(Bounded).map_err(|error| within::refused(&error))
 }
 
 /// Selects a page of nodes by `type` or by `key`.

@@ -283,11 +283,15 @@ impl Opened {
         }
         let alone = self.with_opener(|opener| systems::bundle::open(&bundle, opener))?;
         let helped = self.helped(&bundle)?;
+        let of_category = |category: &Category| AboutCategory {
+            name: category.name.clone(),
+            program: category.program.short_id().to_owned(),
+        };
         let about = AboutBundle {
             id: bundle.digest.get(..12).unwrap_or(&bundle.digest).to_owned(),
             base: self.name().to_owned(),
             file: file.to_owned(),
-            categories: bundle.categories.iter().map(about_category).collect(),
+            categories: bundle.categories.iter().map(of_category).collect(),
         };
         let alone = Arc::from(alone.answers);
         self.active.store(Some(Arc::new(Active { about, bundle, alone, helped })));
@@ -472,11 +476,6 @@ impl Opened {
             fingerprint: self.base.fingerprint().to_owned(),
         }
     }
-}
-
-fn about_category(category: &Category) -> AboutCategory {
-    let (name, program) = (category.name.clone(), category.program.short_id().to_owned());
-    AboutCategory { name, program }
 }
 
 /// Returns the names of the systems that a server offers, with their arguments, as in requests.

@@ -14,7 +14,7 @@
 //! | `runs`, `events` | runs in the home directory, and their events |
 //! | `operations` | operations by name |
 //! | `mcp` | the Model Context Protocol, over HTTP or a pipe |
-//! | `describe` | systems, schema, nodes and programs of a base |
+//! | `describe` | systems, schema, facets, nodes and programs of a base |
 //! | `explorer` | web pages |
 //! | `reply` | JSON of requests, replies and errors |
 //! | `metrics` | counters |
@@ -37,7 +37,6 @@ mod describe;
 mod engine;
 mod events;
 mod explorer;
-mod facets;
 mod guard;
 mod heap;
 mod limits;

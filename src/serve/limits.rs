@@ -10,7 +10,7 @@ use agent_sandbox::Limits;
 
 use crate::{
     LONGEST_TIME, MAX_COMPARISONS, MAX_PROGRAMS, MAX_READS, MAX_TABLES, apart, asked, batch,
-    compare, connections, describe, engine, events, facets, guard,
+    compare, connections, describe, engine, events, guard,
     mcp::{self, calls, fit, pipe, resources},
     nodes, programs, queue, routes, runs, sent, socket, splits, stores,
 };
@@ -24,24 +24,9 @@ If several keys exist, each key uses at most half of the places or bytes that re
 the queue.
 ";
 
-/// Threads that do the work for a request.
-#[derive(Clone, Copy)]
-enum Work {
-    /// On the thread that reads the request.
-    AtOnce,
-    /// On the threads of the queue, which answer questions.
-    Questions,
-    /// In a pool; holds the purpose of the pool and the number of jobs that it runs at a time.
-    Apart(&'static str, usize),
-}
-
-/// A route, with the threads that do its work and the maximum size of its reply.
-struct Route {
-    path: &'static str,
-    work: Work,
-    /// Maximum content of one reply, such as `1000 nodes`.
-    holds: String,
-}
+/// A route, the threads that do its work, and the maximum content of one reply, such as
+/// `1000 nodes`.
+type Route = (&'static str, String, String);
 
 /// A row of the page: the limited quantity, the limit, and the response if it is exceeded.
 type Row = (&'static str, String, &'static str);
@@ -67,12 +52,7 @@ pub fn reference_page() -> String {
     }
     page += "\n## Routes\n\nBodies and replies have the limits above, unless a row names another.\n\n\
              | route | runs on | maximum reply |\n| --- | --- | --- |\n";
-    for Route { path, work, holds } in by_route() {
-        let work = match work {
-            Work::AtOnce => "the thread that reads the request".to_owned(),
-            Work::Questions => "the query threads".to_owned(),
-            Work::Apart(of, n) => format!("a pool for {of}, {n} at a time"),
-        };
+    for (path, work, holds) in by_route() {
         let _ = writeln!(page, "| `{path}` | {work} | {holds} |");
     }
     page
@@ -239,50 +219,56 @@ fn program_rows() -> Vec<Row> {
     ]
 }
 
+/// What does the work of a request: the thread that reads the request.
+const AT_ONCE: &str = "the thread that reads the request";
+/// What does the work of a request: the threads of the queue, which answer questions.
+const QUESTIONS: &str = "the query threads";
+
 fn by_route() -> Vec<Route> {
-    use Work::{Apart, AtOnce, Questions};
-    let reads = Apart("disk reads", MAX_READS);
-    let changes = Apart("replacements", 1);
-    let sandboxes = Apart("programs", MAX_PROGRAMS);
-    let route = |path, work, holds: &str| Route { path, work, holds: holds.to_owned() };
-    let some = |path, work, n: usize, of: &str| Route { path, work, holds: format!("{n} {of}") };
-    let views = crate::explorer::VIEWS.iter().map(|&path| route(path, AtOnce, "a built-in page"));
+    let pool = |of: &str, n: usize| format!("a pool for {of}, {n} at a time");
+    let reads = &pool("disk reads", MAX_READS);
+    let changes = &pool("replacements", 1);
+    let (tables, sandboxes) = (&pool("tables", MAX_TABLES), &pool("programs", MAX_PROGRAMS));
+    let (comparisons, operations) = (&pool("comparisons", MAX_COMPARISONS), &pool("operations", 1));
+    let route = |path, work: &str, holds: &str| (path, work.to_owned(), holds.to_owned());
+    let some = |path, work: &str, n: usize, of: &str| route(path, work, &format!("{n} {of}"));
+    let views = crate::explorer::VIEWS.iter().map(|&path| route(path, AT_ONCE, "a built-in page"));
     let (queries, results) = (stores::MAX_STORE_QUERIES, stores::MAX_STORE_RESULTS);
     let by_store = format!("{queries} questions, {results} nodes each");
     let (nodes, chars) = (describe::MAX_LIMIT, describe::VALUE_CHARS);
     let listed = format!("{nodes} nodes, {chars} characters per field");
     let mut all: Vec<Route> = views.collect();
     all.extend([
-        route("/assets/{name}", AtOnce, "a built-in file"),
-        route("/icon.svg", AtOnce, "a built-in file"),
-        route("/licences.md", AtOnce, "a built-in file"),
-        route("/health/live", AtOnce, "one word; a separate thread answers"),
-        route("/health/ready", AtOnce, "one word"),
-        route("/metrics", AtOnce, "counters by route and status"),
-        route("/openapi.json", AtOnce, "the description, built once"),
-        route("/mcp", Questions, "see Assistants; programs and operations run in pools"),
-        some("/v1/query", Questions, routes::MAX_K, "nodes"),
-        some("/v1/search", Questions, routes::MAX_K, "nodes"),
-        route("/v1/batch", Questions, "see Batches and events"),
-        some("/v1/ask", Apart("tables", MAX_TABLES), asked::MAX_ROWS, "rows per table"),
-        route("/v1/vector_stores/{base}/search", Questions, &by_store),
-        some("/v1/compare", Apart("comparisons", MAX_COMPARISONS), compare::MAX_LIMIT, "questions"),
+        route("/assets/{name}", AT_ONCE, "a built-in file"),
+        route("/icon.svg", AT_ONCE, "a built-in file"),
+        route("/licences.md", AT_ONCE, "a built-in file"),
+        route("/health/live", AT_ONCE, "one word; a separate thread answers"),
+        route("/health/ready", AT_ONCE, "one word"),
+        route("/metrics", AT_ONCE, "counters by route and status"),
+        route("/openapi.json", AT_ONCE, "the description, built once"),
+        route("/mcp", QUESTIONS, "see Assistants; programs and operations run in pools"),
+        some("/v1/query", QUESTIONS, routes::MAX_K, "nodes"),
+        some("/v1/search", QUESTIONS, routes::MAX_K, "nodes"),
+        route("/v1/batch", QUESTIONS, "see Batches and events"),
+        some("/v1/ask", tables, asked::MAX_ROWS, "rows per table"),
+        route("/v1/vector_stores/{base}/search", QUESTIONS, &by_store),
+        some("/v1/compare", comparisons, compare::MAX_LIMIT, "questions"),
         some("/v1/programs/run", sandboxes, programs::MAX_SAMPLE, "labelled questions"),
-        route("/v1/operations", AtOnce, "all operations"),
-        route("/v1/operations/{operation}", Apart("operations", 1), "the reply of the command"),
-        route("/v1/nodes/{id}", AtOnce, "a node"),
-        some("/v1/nodes/{id}/neighbors", AtOnce, nodes::MAX_LIMIT, "neighbours"),
-        route("/v1/nodes", AtOnce, &listed),
-        route("/v1/base", AtOnce, "all bases"),
+        route("/v1/operations", AT_ONCE, "all operations"),
+        route("/v1/operations/{operation}", operations, "the reply of the command"),
+        route("/v1/nodes/{id}", AT_ONCE, "a node"),
+        some("/v1/nodes/{id}/neighbors", AT_ONCE, nodes::MAX_LIMIT, "neighbours"),
+        route("/v1/nodes", AT_ONCE, &listed),
+        route("/v1/base", AT_ONCE, "all bases"),
         route("/v1/base/active", changes, "a base"),
-        route("/v1/bundles", AtOnce, "one bundle per base"),
+        route("/v1/bundles", AT_ONCE, "one bundle per base"),
         route("/v1/bundles/active", changes, "a bundle"),
-        route("/v1/bundles/active/programs", AtOnce, "the programs of a bundle"),
-        route("/v1/tools", AtOnce, "all tools"),
-        route("/v1/systems", AtOnce, "all systems"),
+        route("/v1/bundles/active/programs", AT_ONCE, "the programs of a bundle"),
+        route("/v1/tools", AT_ONCE, "all tools"),
+        route("/v1/systems", AT_ONCE, "all systems"),
         route("/v1/schema", reads, "a summary, computed once"),
-        some("/v1/facets", reads, facets::MAX_VALUES, "values for each of 30 facets"),
-        route("/v1/splits", AtOnce, "all splits"),
+        some("/v1/facets", reads, describe::MAX_VALUES, "values for each of 30 facets"),
+        route("/v1/splits", AT_ONCE, "all splits"),
         some("/v1/splits/{split}/queries", reads, splits::MAX_LIMIT, "questions"),
         some("/v1/runs", reads, runs::MAX_RUNS, "runs"),
         route("/v1/runs/{id}", reads, "a run"),
@@ -328,7 +314,7 @@ mod tests {
         let routes: BTreeSet<&str> =
             paths.keys().map(String::as_str).chain(crate::explorer::VIEWS).chain(FURTHER).collect();
         let rows = by_route();
-        let rows: BTreeSet<&str> = rows.iter().map(|route| route.path).collect();
+        let rows: BTreeSet<&str> = rows.iter().map(|route| route.0).collect();
         assert_eq!(rows, routes);
     }
 

@@ -1,10 +1,7 @@
 //! Runs programs of clients, always in WebAssembly: on a question, or on a sample of labelled
 //! questions. Also lists the tools that programs may call.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use axum::{extract::State, response::IntoResponse};
 use rand::{SeedableRng, seq::SliceRandom};
@@ -18,7 +15,7 @@ use crate::{
     in_json, json, opened, page,
     reply::{NodeBrief, briefs, default_k, first_right},
     routes::checked_k,
-    splits::split,
+    splits::{split, while_time},
 };
 use agent_dataset::LabelledQuery;
 use agent_infer::{self as infer, HitRecord, ParamValues, ProgramCalls, Runtime};
@@ -32,8 +29,6 @@ pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
 /// Maximum number of nodes that the reply shows for each question of a sample.
 const TOLD: usize = 3;
-/// With less time than this until the deadline, no further question is started.
-const MARGIN: Duration = Duration::from_millis(500);
 
 /// A program, and its input: either `query` or `sample`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -356,13 +351,10 @@ fn on_sample(
     match runtime.compile(&program) {
         Err(failure) => error = Some(ProgramError::from(&failure)),
         Ok(compiled) => {
-            for query in order.iter().skip(sample.cursor).take(limit) {
-                // Every page has at least one question, so that paging comes to an end.
-                if !queries.is_empty() && Instant::now() + MARGIN >= deadline {
-                    break;
-                }
-                queries.push(of_query(&opened.base.kb, &runtime, &compiled, &asked.params, query)?);
-            }
+            let page = order.into_iter().skip(sample.cursor).take(limit);
+            let (kb, params) = (&opened.base.kb, &asked.params);
+            let one = |query| of_query(kb, &runtime, &compiled, params, query);
+            queries = while_time(page, deadline, one)?;
         }
     }
     let n = queries.len();
@@ -377,8 +369,8 @@ fn on_sample(
         failed: queries.iter().filter(|one| one.error.is_some()).count(),
         mrr: mean(queries.iter().map(|one| one.reciprocal_rank).sum()),
         hit1: mean(queries.iter().filter(|one| one.rank == Some(1)).count() as f64),
-        total: order.len(),
-        next: (error.is_none() && end < order.len()).then_some(end),
+        total: all.len(),
+        next: (error.is_none() && end < all.len()).then_some(end),
         error,
         queries,
         took_ms: began.elapsed().as_secs_f64() * 1e3,

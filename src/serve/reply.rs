@@ -286,6 +286,11 @@ impl ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message, remedy)
     }
 
+    /// Returns the error for a bug of the server, with status 500.
+    pub(super) fn internal(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message, remedy)
+    }
+
     /// Whether the server was too busy for the request.
     pub(super) fn is_busy(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
@@ -330,37 +335,28 @@ pub(super) async fn patiently<T, F: Future<Output = Result<T>>>(
 
 impl From<Refused> for ApiError {
     fn from(refused: Refused) -> ApiError {
-        let (status, code, message, remedy, retry_after) = match refused {
-            Refused::Busy(seconds) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "busy",
-                "the server is busy",
-                "retry after the number of seconds in Retry-After",
-                Some(seconds),
-            ),
-            Refused::Expired => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "expired",
-                "the answer was not ready in time",
-                "retry, or give a longer timeout_ms",
-                Some(1),
-            ),
-            Refused::Draining => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "draining",
-                "the server is ending",
-                "use another server, or retry later",
-                Some(5),
-            ),
-            Refused::Failed => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal",
-                "the server failed on this request",
-                "this is a bug; please report it",
-                None,
-            ),
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        let (error, seconds) = match refused {
+            Refused::Busy(seconds) => {
+                let remedy = "retry after the number of seconds in Retry-After";
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                (ApiError::new(status, "busy", "the server is busy", remedy), seconds)
+            }
+            Refused::Expired => {
+                let message = "the answer was not ready in time";
+                let remedy = "retry, or give a longer timeout_ms";
+                (ApiError::new(unavailable, "expired", message, remedy), 1)
+            }
+            Refused::Draining => {
+                let remedy = "use another server, or retry later";
+                (ApiError::new(unavailable, "draining", "the server is ending", remedy), 5)
+            }
+            Refused::Failed => {
+                let message = "the server failed on this request";
+                return ApiError::internal(message, "this is a bug; please report it");
+            }
         };
-        ApiError { retry_after, ..ApiError::new(status, code, message, remedy) }
+        ApiError { retry_after: Some(seconds), ..error }
     }
 }
 

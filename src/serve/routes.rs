@@ -25,7 +25,7 @@ use crate::{
     access::Scope,
     asked, batch, compare, describe,
     engine::{AboutBase, AboutBundle, NotExchanged, Served, offered},
-    events, explorer, facets,
+    events, explorer,
     guard::{allowed, collected, noted},
     in_json, json,
     mcp::{self, Assistants},
@@ -122,7 +122,7 @@ pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
         .routes(routes!(stores::vector_store_search))
         .routes(routes!(describe::systems))
         .routes(routes!(describe::schema))
-        .routes(routes!(facets::facets))
+        .routes(routes!(describe::facets))
         .routes(routes!(describe::list))
         .routes(routes!(describe::programs))
         .routes(routes!(operations::operations))
@@ -344,8 +344,7 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
 
 /// Returns the error for a failure of the server to write or read its own JSON.
 pub(super) fn internal(error: &serde_json::Error) -> ApiError {
-    let status = StatusCode::INTERNAL_SERVER_ERROR;
-    ApiError::new(status, "internal", error.to_string(), "please report it")
+    ApiError::internal(error.to_string(), "please report it")
 }
 
 /// An answer of a bundle, as JSON.
@@ -558,10 +557,7 @@ async fn live() -> &'static str {
     (status = 503, description = "The server is ending", body = ErrorBody),
 ))]
 async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str> {
-    match *server.ending.borrow() {
-        true => Err(crate::queue::Refused::Draining.into()),
-        false => Ok("ok\n"),
-    }
+    if *server.ending.borrow() { Err(crate::queue::Refused::Draining.into()) } else { Ok("ok\n") }
 }
 
 /// Return the counters, in the OpenMetrics text format.

@@ -3,7 +3,10 @@
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
@@ -25,6 +28,8 @@ pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
 /// Maximum number of correct nodes that the reply shows for each question.
 const TOLD: usize = 20;
+/// With less time than this until the deadline, no further question of a page is answered.
+const MARGIN: Duration = Duration::from_millis(500);
 /// Names of the splits whose questions clients may read.
 const OPEN: [&str; 3] = ["train", "val", "human"];
 
@@ -129,6 +134,26 @@ pub(super) fn paged<T, U>(
     let items: Vec<U> = all.iter().skip(cursor).take(limit).map(told).collect();
     let end = cursor.saturating_add(items.len());
     (items, (end < all.len()).then_some(end))
+}
+
+/// Calls `one` for each item, and stops when less than [`MARGIN`] is left until the deadline.
+/// Returns at least one result, so that paging comes to an end.
+///
+/// # Errors
+/// The first error of `one`.
+pub(super) fn while_time<T, U, E>(
+    items: impl Iterator<Item = T>,
+    deadline: Instant,
+    mut one: impl FnMut(T) -> Result<U, E>,
+) -> Result<Vec<U>, E> {
+    let mut results = Vec::new();
+    for item in items {
+        if !results.is_empty() && Instant::now() + MARGIN >= deadline {
+            break;
+        }
+        results.push(one(item)?);
+    }
+    Ok(results)
 }
 
 impl From<DatasetError> for ApiError {
