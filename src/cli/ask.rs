@@ -68,15 +68,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 let rows = counted(n as u64, "row");
                 ctx.watch.notice(&format!("wrote {rows} to {}", path.display()));
             }
-            match args.json {
-                true => ctx.printer.json(&reply),
-                false => print(answered, &base.kb, ctx),
-            }
+            if args.json { ctx.printer.json(&reply) } else { print(answered, &base.kb, ctx) }
         }
         Reply::Readings { readings, .. } => {
-            match args.json {
-                true => ctx.printer.json(&reply)?,
-                false => print_readings(readings, ctx)?,
+            if args.json {
+                ctx.printer.json(&reply)?
+            } else {
+                print_readings(readings, ctx)?
             };
             Ok(Exit::AskedBack)
         }

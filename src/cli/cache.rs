@@ -64,6 +64,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
     let Contents { all, models, unreadable } =
         cache.contents().with_context(|| format!("cannot read {}", cache.dir().display()))?;
     let files = cache::files(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let (n_embeddings, bytes_of_embeddings) = totals(&files);
     if args.json {
         let of_model = |(model, kept): (&String, &CacheSize)| json!({"model": model, "entries": kept.entries, "bytes": kept.bytes});
         return ctx.printer.json(&json!({
@@ -76,8 +77,8 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
             },
             "embeddings": {
                 "dir": to_value(dir)?,
-                "entries": entries(&files),
-                "bytes": bytes(&files),
+                "entries": n_embeddings,
+                "bytes": bytes_of_embeddings,
                 "files": files,
             },
         }));
@@ -93,7 +94,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         row(file.kind, &file.name, file.entries, file.bytes);
     }
     row("all replies", "", all.entries, all.bytes);
-    row("all embeddings", "", entries(&files), bytes(&files));
+    row("all embeddings", "", n_embeddings, bytes_of_embeddings);
     ctx.printer.table(&rows)?;
     if unreadable > 0 {
         ctx.watch.warning(&format!(
@@ -117,7 +118,8 @@ fn clear(args: &ClearArgs, ctx: &Context) -> Result<Exit> {
         let dir = embeddings_dir(ctx);
         let removed =
             cache::clear(&dir).with_context(|| format!("cannot clear {}", dir.display()))?;
-        told(ctx, "embeddings", entries(&removed), bytes(&removed));
+        let (entries, bytes) = totals(&removed);
+        told(ctx, "embeddings", entries, bytes);
     }
     Ok(Exit::Done)
 }
@@ -126,10 +128,7 @@ fn told(ctx: &Context, what: &str, entries: u64, bytes: u64) {
     ctx.watch.notice(&format!("removed {} {what}, {} bytes", count(entries), count(bytes)));
 }
 
-fn entries(files: &[CacheFile]) -> u64 {
-    files.iter().map(|file| file.entries).sum()
-}
-
-fn bytes(files: &[CacheFile]) -> u64 {
-    files.iter().map(|file| file.bytes).sum()
+/// Returns the number of embeddings in files, and the size of the files in bytes.
+fn totals(files: &[CacheFile]) -> (u64, u64) {
+    (files.iter().map(|file| file.entries).sum(), files.iter().map(|file| file.bytes).sum())
 }

@@ -119,13 +119,11 @@ fn home(path: &Path, has_datasets: bool) -> Check {
         Err(error) => {
             let detail = format!("{} is not writable: {error}", path.display());
             let remedy = "give a writable directory with --home DIR or AGENT_HOME";
-            let note = "questions can be answered; to import, index or optimize";
-            match has_datasets {
-                true => {
-                    Check::new("home", Status::Note, detail).remedy(format!("{note}, {remedy}"))
-                }
-                false => Check::new("home", Status::Broken, detail).remedy(remedy),
+            if !has_datasets {
+                return Check::new("home", Status::Broken, detail).remedy(remedy);
             }
+            let note = "questions can be answered; to import, index or optimize";
+            Check::new("home", Status::Note, detail).remedy(format!("{note}, {remedy}"))
         }
     }
 }
@@ -188,12 +186,8 @@ fn answer(args: &Args, ctx: &Context) -> Result<String> {
     let reply = llm.ask(&request)?;
     let spent = llm.ledger().total();
     let tokens = spent.tokens_in + spent.tokens_out;
-    Ok(format!("{:?} in {}, {tokens} tokens", beginning(&reply.text), ms(began)))
-}
-
-/// Returns the first [`MAX_SHOWN_CHARS`] characters of a text.
-fn beginning(text: &str) -> String {
-    text.chars().take(MAX_SHOWN_CHARS).collect()
+    let shown: String = reply.text.chars().take(MAX_SHOWN_CHARS).collect();
+    Ok(format!("{shown:?} in {}, {tokens} tokens", ms(began)))
 }
 
 /// Returns a note for each hidden directory in the home, beside the bases or among the indexes of

@@ -12,10 +12,10 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit, explain::report::Report};
 use agent_app::{
-    AppError, Explain, LlmArgs, Resources, Result, SandboxArgs, dataset,
+    Explain, LlmArgs, Resources, Result, SandboxArgs, dataset,
     eval::queries::{self, Filter},
     explained::explain_all,
-    llm, open_runtime, read_bundle, read_program,
+    llm, open_runtime, read_bundle, read_program, refused,
 };
 use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
 use agent_index::IndexedBase;
@@ -83,17 +83,17 @@ impl Args {
             _ => (self.bundle.as_deref(), self.words.as_slice()),
         };
         if bundle.is_none() && self.program.is_none() {
-            return Err(AppError::usage(anyhow!("a bundle or a program is missing")))
+            return refused("a bundle or a program is missing")
                 .hint("write `agent explain latest`, or give --program FILE.rhai");
         }
         if self.program.is_some() && self.dataset.is_none() {
-            return Err(AppError::usage(anyhow!("a program does not name its dataset")))
+            return refused("a program does not name its dataset")
                 .hint("name one with --dataset N");
         }
         match (words.is_empty(), self.answers.is_empty()) {
             (true, true) => Ok((bundle, None)),
             (false, false) => Ok((bundle, Some(words.join(" ")))),
-            _ => Err(AppError::usage(anyhow!("a question and --answers must be given together")))
+            _ => refused("a question and --answers must be given together")
                 .hint("give the text of the question, and the ids of its answers"),
         }
     }
@@ -102,7 +102,7 @@ impl Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let (file, text) = args.asked()?;
     if text.is_none() && matches!(args.split, Split::Test | Split::TestTenth) {
-        return Err(AppError::usage(anyhow!("the test split is for measuring only")))
+        return refused("the test split is for measuring only")
             .hint("explain the queries of val, or measure with `agent eval --split test`");
     }
     let bundle = file.map(|file| read_bundle(file, args.dataset.as_deref(), ctx)).transpose()?;
@@ -146,7 +146,7 @@ fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     )?;
     if answers.len() > MAX_ANSWERS {
         let n = answers.len();
-        return Err(AppError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));
+        return refused(format!("{n} answers, more than {MAX_ANSWERS}"));
     }
     answers.sort_unstable();
     answers.dedup();

@@ -71,7 +71,7 @@ use tracing_subscriber::{
 };
 
 use crate::printer::{Level, Printer, plain, table};
-use agent_app::{App, AppError, Explain, Perform as _, Result, Watch as _, variable};
+use agent_app::{App, Explain, Perform as _, Result, Watch as _, refused, variable};
 use agent_dataset::Home;
 use agent_ground::locks::locked;
 use agent_sandbox::MAX_WORKERS;
@@ -410,7 +410,7 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
 fn home(given: Option<PathBuf>) -> Result<Home> {
     match given {
         Some(path) if path.as_os_str().is_empty() => {
-            Err(AppError::usage(anyhow!("the path of the home directory is empty")))
+            refused("the path of the home directory is empty")
                 .hint("give --home DIR or unset AGENT_HOME")
         }
         Some(path) => Ok(Home::new(path)),

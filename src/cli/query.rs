@@ -4,11 +4,10 @@ pub(super) mod batch;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
-
 use agent_app::{
-    AppError, Explain, Perform as _, Result,
+    Explain, Perform as _, Result,
     query::{self, Options, Request},
+    refused,
 };
 use agent_infer::{AnswerRecord, WayRecord};
 
@@ -71,13 +70,13 @@ impl Args {
             (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
             (None, Some((bundle, []))) if self.batch.is_some() => (Path::new(bundle), &[][..]),
             _ if self.batch.is_some() => {
-                return Err(AppError::usage(anyhow!("--batch takes a bundle and no question")))
+                return refused("--batch takes a bundle and no question")
                     .hint("write `agent query latest --batch questions.jsonl`");
             }
             (Some(bundle), _) => (bundle.as_path(), self.words.as_slice()),
             (None, Some((bundle, words))) if !words.is_empty() => (Path::new(bundle), words),
             (None, _) => {
-                return Err(AppError::usage(anyhow!("a bundle or a question is missing")))
+                return refused("a bundle or a question is missing")
                     .hint("write `agent query latest \"a question\"`, or see --help");
             }
         };

@@ -8,12 +8,10 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use anyhow::anyhow;
-
 use crate::{Context, Exit};
 use agent_app::{
-    AppError, Dataset, Effort, Explain, LlmArgs, Result, SandboxArgs, all_threads, counted,
-    dataset, llm, named, read_bundle,
+    Dataset, Effort, Explain, LlmArgs, Result, SandboxArgs, all_threads, counted, dataset, llm,
+    named, read_bundle, refused,
 };
 use agent_infer::bundle::Bundle;
 use agent_llm::ledger::Spending;
@@ -205,7 +203,7 @@ impl ServedArgs {
         for given in &self.bundles {
             let name = read_bundle(given, None, ctx)?.dataset.name;
             if bases.iter().any(|base| base.name == name) {
-                return Err(AppError::usage(anyhow!("two bundles are for {name:?}")))
+                return refused(format!("two bundles are for {name:?}"))
                     .hint("give one; PUT /v1/bundles/active can replace it later");
             }
             let base = open(dataset::installed(&name, ctx)?)?;
@@ -218,7 +216,7 @@ impl ServedArgs {
             }
         }
         if bases.is_empty() {
-            return Err(AppError::usage(anyhow!("nothing to serve")))
+            return refused("nothing to serve")
                 .hint("give --bundle latest, or --base NAME to serve search alone");
         }
         Ok(bases)

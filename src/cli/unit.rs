@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Context, Exit, eval::tag, query::batch::MAX_LINE_BYTES};
 use agent_app::{
-    AppError, Dataset, Explain, Result, SandboxArgs, count, dataset,
+    Dataset, Explain, Result, SandboxArgs, count, dataset,
     eval::queries,
-    named, read_bundle, test_split,
+    named, read_bundle, refused, test_split,
     text::MAX_K,
     unit::{Kind, Task},
 };
@@ -215,10 +215,10 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if let Some(at) = lines.iter().position(|line| line.len() as u64 > MAX_LINE_BYTES) {
         let at = at + 1;
-        return Err(AppError::usage(anyhow!(
+        return refused(format!(
             "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; write one question \
              per line"
-        )));
+        ));
     }
     let task = Task { dataset, fingerprint, kind: Kind::Answer { k: args.k as usize } };
     Ok(Units::plan(&args.dir, &task, &lines, args.units, Some(("bundle.json", &bytes)))?)
@@ -269,10 +269,9 @@ fn travels(name: &str) -> Result<()> {
     for part in [name].into_iter().chain(within) {
         let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
         if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {
-            return Err(AppError::usage(anyhow!("units cannot run {name}: it needs a {need}")))
-                .hint(
-                    "units can run bundle:FILE, program:FILE, and systems that need only an index",
-                );
+            return refused(format!("units cannot run {name}: it needs a {need}")).hint(
+                "units can run bundle:FILE, program:FILE, and systems that need only an index",
+            );
         }
     }
     Ok(())
@@ -336,10 +335,9 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
             return words::collect(&args.dir, &units, &task, *format, ctx);
         }
         (Kind::Embed { .. } | Kind::Words { .. }, Some(_)) => {
-            let error = anyhow!("--out is for answers and rankings; these units make an index");
-            return Err(AppError::usage(error));
+            return refused("--out is for answers and rankings; these units make an index");
         }
-        (_, None) => return Err(AppError::usage(anyhow!("name the output file with --out"))),
+        (_, None) => return refused("name the output file with --out"),
         (_, Some(file)) => file,
     };
     check_form(&units, &task, ctx)?;
@@ -347,11 +345,10 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     let begun = files::begin_output(file, ".collected-");
     let (mut out, file) = begun.with_context(|| format!("cannot write {shown}"))?;
     if file.exists() && is_in(&file, &args.dir) {
-        let error = anyhow!(
-            "{shown} is a file of the units; write to a file outside of {}",
-            args.dir.display()
-        );
-        return Err(AppError::usage(error));
+        let dir = args.dir.display();
+        return refused(format!(
+            "{shown} is a file of the units; write to a file outside of {dir}"
+        ));
     }
     let collected = to_be_run(units.collect(&mut out), &args.dir)?;
     out.persist(file).with_context(|| format!("cannot write {shown}"))?;

@@ -88,10 +88,7 @@ fn inline(part: &Explanation) -> String {
 
 fn head(part: &Explanation) -> String {
     let name = plain(&part.name, MAX_PART);
-    match part.value.is_empty() {
-        true => name,
-        false => format!("{name} {}", plain(&part.value, MAX_PART)),
-    }
+    if part.value.is_empty() { name } else { format!("{name} {}", plain(&part.value, MAX_PART)) }
 }
 
 #[cfg(test)]

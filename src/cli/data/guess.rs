@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use crate::{Context, Exit};
-use agent_app::{AppError, Explain, Result, output};
+use agent_app::{Explain, Result, output, refused};
 use agent_dataset::tables::{self, Guess, GuessOptions, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if !args.source.exists() {
         let source = args.source.display();
-        return Err(AppError::usage(anyhow!("there is no file or directory {source}")));
+        return refused(format!("there is no file or directory {source}"));
     }
     let Guess { mapping, notes } = tables::guess(&args.source, &GuessOptions::default())?;
     for line in mapping.lines().iter().chain(&notes) {

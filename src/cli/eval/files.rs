@@ -7,13 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::anyhow;
-
 use crate::{Context, eval::Args};
 use agent_app::{
-    AppError, Explain, Measured, Result,
+    Explain, Measured, Result,
     eval::{Reply, not_of_values, systems::Chosen},
     output::Output,
+    refused,
 };
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{
@@ -86,8 +85,7 @@ impl Files {
 fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
     let name = path.to_string_lossy();
     if systems.len() > 1 && !name.contains(SYSTEM) {
-        let error = anyhow!("a run file holds the rankings of one system");
-        return Err(AppError::usage(error))
+        return refused("a run file holds the rankings of one system")
             .hint(format!("put {SYSTEM} into its name, as in run-{SYSTEM}.trec"));
     }
     // Names of files contain no separators.
@@ -100,10 +98,8 @@ fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
         })
         .collect();
     match files.iter().enumerate().find(|(at, file)| files[..*at].contains(file)) {
-        Some((_, file)) => {
-            let error = anyhow!("two systems would write {}", file.display());
-            Err(AppError::usage(error)).hint("measure them one by one")
-        }
+        Some((_, file)) => refused(format!("two systems would write {}", file.display()))
+            .hint("measure them one by one"),
         None => Ok(files),
     }
 }

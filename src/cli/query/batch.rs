@@ -101,6 +101,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     let (mut line, mut exit, mut unassisted) = (0, Exit::Done, 0);
     // `all_threads` reads system files, so it is called once.
     let per_block = PER_THREAD * all_threads();
+    let too_long = format!("it has more than {MAX_LINE_BYTES} bytes; write one question per line");
     loop {
         let lines = next_lines(&mut *input, &mut line, from, per_block)?;
         if lines.is_empty() {
@@ -116,7 +117,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
             .par_iter()
             .map(|(number, text)| match text {
                 Some(text) => answer(session, *number, text),
-                None => failed(*number, None, too_long(), false),
+                None => failed(*number, None, too_long.clone(), false),
             })
             .collect::<Result<_>>()?;
         // Interrupted programs give no valid answers.
@@ -180,17 +181,14 @@ fn skip_line(input: &mut dyn BufRead, line: u64) -> Result<()> {
         .hint("give a file with one question per line")
 }
 
-fn too_long() -> String {
-    format!("it has more than {MAX_LINE_BYTES} bytes; write one question per line")
-}
-
 /// Returns the result of an input line that failed: an output line with the error `why`. `passes`
 /// is whether a retry may succeed, see [`Failure::passes`].
 ///
 /// # Errors
 /// If the output line cannot be written as JSON.
 fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Answered> {
-    let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
+    let line = Line { line, id, answer: None, error: Some(why.clone()) };
+    let json = serde_json::to_string(&line)?;
     Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
 }
 
@@ -219,17 +217,14 @@ pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answere
                 record.timings.clear();
             }
             let printed = QueryRecord { query, bundle: &session.bundle, answer: record };
-            let json = told(&Line { line, id: asked.id, answer: Some(printed), error: None })?;
+            let line = Line { line, id: asked.id, answer: Some(printed), error: None };
+            let json = serde_json::to_string(&line)?;
             let stood_in = |one: &StandIn| Failure { why: one.reason.clone(), passes: one.is_late };
             let (failure, unassisted) = (answer.stand_in.as_ref(), answer.unassisted.is_some());
             Ok(Answered { json, failure: failure.map(stood_in), unassisted })
         }
         Err(error) => failed(line, asked.id, error.to_string(), error.is_transient()),
     }
-}
-
-fn told(line: &Line<'_>) -> Result<String> {
-    Ok(serde_json::to_string(line)?)
 }
 
 #[cfg(test)]

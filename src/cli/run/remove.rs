@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit};
-use agent_app::{AppError, Explain, Result, named};
+use agent_app::{Explain, Result, named, refused};
 use agent_optimize::{
     BUNDLE_FILE,
     journal::{self, DATABASE_FILE},
@@ -61,11 +61,10 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let hint = "remove the directory yourself if nothing else is in it";
     let Some(dir) = known else {
         let runs = named::runs_dir(&ctx.home);
-        let error = anyhow!("{} is not in {}", dir.display(), runs.display());
-        return Err(AppError::usage(error)).hint(hint);
+        return refused(format!("{} is not in {}", dir.display(), runs.display())).hint(hint);
     };
     if !is_run(&dir) {
-        return Err(AppError::usage(anyhow!("{} is not a run", dir.display()))).hint(hint);
+        return refused(format!("{} is not a run", dir.display())).hint(hint);
     }
     // Frozen and unreadable runs are checked too.
     if let Some(pid) = journal::writer_pid(&dir) {

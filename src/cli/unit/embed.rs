@@ -13,8 +13,9 @@ use anyhow::{Context as _, anyhow};
 use super::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run};
 use crate::{Context, Exit};
 use agent_app::{
-    AppError, Explain, Result, count,
+    Explain, Result, count,
     index::{Target, costs, from_vectors},
+    refused,
     unit::{Kind, Task},
 };
 use agent_embed::{EmbedError, Embedder};
@@ -34,11 +35,10 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     };
     let Some(embedder) = choice.open(&access(ctx), None)? else {
         let name = &base.name;
-        return Err(AppError::usage(anyhow!("{why}, so its work cannot be divided into units")))
-            .hint(format!(
-                "run `agent index {name}` on one machine, or give --embedder candle:DIR or \
+        return refused(format!("{why}, so its work cannot be divided into units")).hint(format!(
+            "run `agent index {name}` on one machine, or give --embedder candle:DIR or \
                  openai:MODEL"
-            ));
+        ));
     };
     let kind = Kind::Embed { vectors: VectorsSpec::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };
@@ -93,10 +93,7 @@ impl Embedding {
                 path: format!("the result of unit {unit}"),
                 source,
             })?;
-            match ctx.stop.load(Ordering::Relaxed) {
-                true => Err(IndexError::Stopped),
-                false => Ok(()),
-            }
+            if ctx.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
         })?;
         drop(progress);
         result.publish(Vec::new())?;
