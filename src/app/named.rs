@@ -19,7 +19,7 @@ use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 /// Argument for the run or bundle that was written last.
 const LATEST: &str = "latest";
 /// Prefix of the names of systems that are bundles, as in `bundle:latest`.
-pub(crate) const BUNDLE: &str = "bundle:";
+pub const BUNDLE: &str = "bundle:";
 /// Prefixes of the names of systems that are trained models, each with the option that may follow
 /// the model, as in `mfar:MODEL:mask=FIELDS`.
 const MODELS: [(&str, &str); 7] = [

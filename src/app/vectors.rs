@@ -56,12 +56,14 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
 
     let (train, val) = (load_split(base, &Split::Train), load_split(base, &Split::Val));
     let labelled = [train, val, load_test(base)];
-    let with = add_queries(&mut import, &dir.join("query").join(QUERIES), labelled, app)?;
+    let mut added = Added::default();
+    let file = dir.join("query").join(QUERIES);
+    added.add_queries(&mut import, &file, labelled, app)?;
     let file = dir.join("query_human_generated_eval").join(QUERIES);
-    let human = add_queries(&mut import, &file, [load_split(base, &Split::Human)], app)?;
-    let (found, total) = (with.found + human.found, count(done));
+    added.add_queries(&mut import, &file, [load_split(base, &Split::Human)], app)?;
+    let Added { found, missing, unlike } = added;
+    let total = count(done);
     app.watch.notice(&format!("read vectors of {total} nodes and {} queries", count(found)));
-    let unlike = [with.unlike, human.unlike].concat();
     if let Some(first) = unlike.first() {
         let n = count(unlike.len() as u64);
         app.watch.warning(&format!(
@@ -69,7 +71,6 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
              `dense` uses the vector of the other query"
         ));
     }
-    let missing = with.missing + human.missing;
     if missing > 0 {
         let missing = count(missing);
         app.watch.warning(&format!(
@@ -111,36 +112,40 @@ struct Added {
     unlike: Vec<i64>,
 }
 
-/// Adds the vectors in `file` for the queries of `splits`; an index finds the vector of a query by
-/// its text. Skips splits that the base does not have. If the file is missing, no query gets a
-/// vector.
-fn add_queries(
-    import: &mut ImportBuilder<'_>,
-    file: &Path,
-    splits: impl IntoIterator<Item = std::result::Result<Vec<LabelledQuery>, DatasetError>>,
-    app: &App,
-) -> Result<Added> {
-    let mut texts: HashMap<i64, String> = HashMap::new();
-    for split in splits {
-        match split {
-            Ok(queries) => texts.extend(queries.into_iter().map(|query| (query.id, query.text))),
-            Err(DatasetError::NoSplit { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let mut added = Added::default();
-    if file.is_file() {
-        each_row(file, app, &mut |id, vector| {
-            let Some(text) = texts.remove(&id) else { return Ok(()) };
-            added.found += 1;
-            if !import.query(&text, vector)? {
-                added.unlike.push(id);
+impl Added {
+    /// Adds the vectors in `file` for the queries of `splits`; an index finds the vector of a query by
+    /// its text. Skips splits that the base does not have. If the file is missing, no query gets a
+    /// vector.
+    fn add_queries(
+        &mut self,
+        import: &mut ImportBuilder<'_>,
+        file: &Path,
+        splits: impl IntoIterator<Item = Result<Vec<LabelledQuery>, DatasetError>>,
+        app: &App,
+    ) -> Result<()> {
+        let mut texts: HashMap<i64, String> = HashMap::new();
+        for split in splits {
+            match split {
+                Ok(queries) => {
+                    texts.extend(queries.into_iter().map(|query| (query.id, query.text)))
+                }
+                Err(DatasetError::NoSplit { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            Ok(())
-        })?;
+        }
+        if file.is_file() {
+            each_row(file, app, &mut |id, vector| {
+                let Some(text) = texts.remove(&id) else { return Ok(()) };
+                self.found += 1;
+                if !import.query(&text, vector)? {
+                    self.unlike.push(id);
+                }
+                Ok(())
+            })?;
+        }
+        self.missing += texts.len() as u64;
+        Ok(())
     }
-    added.missing = texts.len() as u64;
-    Ok(added)
 }
 
 /// Calls `on_row` with each id in the dictionary in a file, and with the vector of the id.

@@ -200,12 +200,11 @@ fn show_facets(args: &OneJson<facets::Request>, ctx: &Context) -> Result<Exit> {
     let mut rows = table(["field", "value", "nodes"], &[2]);
     for facet in &reply.facets {
         for value in &facet.values {
-            let value_cell = plain(&value.value, MAX_SHOWN);
-            rows.add_row([facet.name.clone(), value_cell, count(value.nodes as u64)]);
+            let shown = plain(&value.value, MAX_SHOWN);
+            rows.add_row([facet.name.clone(), shown, count(value.nodes as u64)]);
         }
-        if facet.n_values > facet.values.len() {
-            let n_more = (facet.n_values - facet.values.len()) as u64;
-            let more = counted(n_more, "more value");
+        if let Some(more @ 1..) = facet.n_values.checked_sub(facet.values.len()) {
+            let more = counted(more as u64, "more value");
             rows.add_row([facet.name.clone(), more, String::new()]);
         }
     }

@@ -177,10 +177,9 @@ fn open(
     if let Some(file) = &args.program {
         let program = read_program(file).map_err(|error| anyhow!(error.to_string()))?;
         let name = file.display().to_string();
-        let opened =
-            Explainer::for_program(runtime_of(Origin::Elsewhere)?, &program, ParamValues::new())
-                .with_context(|| format!("{name} cannot be run"))?;
-        return Ok(opened);
+        let runtime = runtime_of(Origin::Elsewhere)?;
+        let opened = Explainer::for_program(runtime, &program, ParamValues::new());
+        return Ok(opened.with_context(|| format!("{name} cannot be run"))?);
     }
     let bundle = bundle.context("there is no bundle")?;
     bundle.check_base(base)?;

@@ -24,7 +24,8 @@ use crate::{Context, Exit, eval::tag, query::batch::MAX_LINE_BYTES};
 use agent_app::{
     Dataset, Explain, Result, SandboxArgs, count, dataset,
     eval::queries,
-    named, read_bundle, refused, test_split,
+    named::{self, BUNDLE},
+    read_bundle, refused, test_split,
     text::MAX_K,
     unit::{Kind, Task},
 };
@@ -51,8 +52,6 @@ const MAX_DEPTH: u64 = 100_000;
 const MAX_TOLD: usize = 5;
 /// Prefix of the name of a system that is a program file: `program:FILE`.
 const PROGRAM: &str = "program:";
-/// Prefix of the name of a system that is a bundle file: `bundle:FILE`.
-const BUNDLE: &str = "bundle:";
 /// File extension of a WebAssembly module.
 const MODULE: &str = "wasm";
 

@@ -123,21 +123,20 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String> {
     let rows = in_range("rows", asked.rows.unwrap_or(ROWS), MAX_ROWS)?;
     let effort = server.effort(asked.effort)?;
     let began = Instant::now();
-    let told = match tabled(server, &opened, &asked, (effort, rows), deadline).await? {
+    match tabled(server, &opened, &asked, (effort, rows), deadline).await? {
         Err(AskError::Ambiguous(readings)) => {
             let ms = began.elapsed().as_secs_f64() * 1e3;
             let readings = readings_record(&asked.question, &readings, ms);
-            in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))?
+            in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))
         }
         Err(AskError::NoTable) => match opened.active() {
             Some(active) => {
-                by_bundle(server, opened, &active, (asked.question, effort), deadline).await?
+                by_bundle(server, opened, &active, (asked.question, effort), deadline).await
             }
-            None => return Err(not_answered(&AskError::NoTable)),
+            None => Err(not_answered(&AskError::NoTable)),
         },
-        told => told.map_err(|error| not_answered(&error))?,
-    };
-    Ok(told)
+        told => told.map_err(|error| not_answered(&error)),
+    }
 }
 
 /// Answers a question with a table of at most `rows` rows. `effort` selects the questions that the

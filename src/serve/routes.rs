@@ -36,7 +36,10 @@ use crate::{
     splits, stores,
     within::{self, Question},
 };
-use agent_app::{App, named};
+use agent_app::{
+    App,
+    named::{self, BUNDLE},
+};
 use agent_dataset::DatasetError;
 use agent_infer::{AnswerRecord, bundle::BundleError};
 use agent_retrieve::{Answer, Detail as Told, MAX_QUERY_BYTES, RetrieveError, Retriever};
@@ -53,9 +56,6 @@ pub(super) const TIME: Duration = Duration::from_secs(10);
 pub(super) const LONGEST_CHANGE: Duration = Duration::from_secs(600);
 /// Name by which requests choose the active bundle as a system.
 const ACTIVE: &str = "active";
-/// Prefix of the name by which requests choose the bundle of a run as a system, as in
-/// `bundle:latest`.
-const BUNDLE: &str = "bundle:";
 
 /// OpenAPI description of the server; its paths come from the routes.
 #[derive(OpenApi)]

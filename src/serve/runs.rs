@@ -19,7 +19,7 @@ use crate::{
     reply::ErrorBody, splits::paged,
 };
 use agent_app::{
-    named::runs_dir,
+    named::{is_latest, runs_dir},
     report::recorded::{RunNow, TriedProgram, name, now, tried},
 };
 use agent_optimize::{
@@ -37,8 +37,7 @@ const RUNS: usize = 20;
 /// Maximum number of programs in a reply; `PROGRAMS` is the default.
 pub(super) const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
-/// Name by which requests choose the run that was written last.
-pub(super) const LATEST: &str = "latest";
+
 /// Selects a page of runs or programs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -133,7 +132,7 @@ fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>> {
 /// Returns the directory of the run with this name; for `latest`, of the run that was written last
 /// among those that have a file named `file`.
 pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf> {
-    if id == LATEST {
+    if is_latest(FilePath::new(id)) {
         let mut all = directories(server)?.into_iter().map(|(_, dir)| dir);
         return all
             .find(|dir| dir.join(file).exists())
