@@ -169,8 +169,7 @@ impl Request {
         if distinct.len() < self.systems.len() {
             return refused("the same --system is given twice");
         }
-        let (first, more) = self.efforts.split_first().unwrap_or((&Effort::None, &[]));
-        if more.iter().enumerate().any(|(at, one)| one == first || more[..at].contains(one)) {
+        if self.efforts.iter().enumerate().any(|(at, one)| self.efforts[..at].contains(one)) {
             return refused("the same --effort is given twice");
         }
         let mut chosen = Vec::new();
@@ -183,10 +182,7 @@ impl Request {
             return refused("--mask needs an mfar system");
         }
         for system in &named {
-            let efforts = match uses_effort(system) {
-                true => &self.efforts[..],
-                false => std::slice::from_ref(first),
-            };
+            let efforts = if uses_effort(system) { &self.efforts[..] } else { &self.efforts[..1] };
             for &effort in efforts {
                 let label = match efforts.len() {
                     1 => system.clone(),

@@ -146,10 +146,8 @@ impl Request {
             (None, Some(vectors)) => Some(VectorSource::Import { choice, vectors }),
             (None, None) => Some(VectorSource::Builtin),
         };
-        let served = match served {
-            Some(served) => Some((Kb::open(&served.kb_dir())?, served.index_dir())),
-            None => None,
-        };
+        let open_kb = |of: &Base| Ok::<_, AppError>((Kb::open(&of.kb_dir())?, of.index_dir()));
+        let served = served.as_ref().map(open_kb).transpose()?;
         let previous = served.as_ref().map(|(kb, index)| IndexedVersion { kb, index });
         let words = words.then_some(WordSource::Nodes);
         let colbert = colbert.as_ref();

@@ -205,11 +205,9 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
     if let Err(why) = digests(&dataset, &base, app) {
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
-    let mut checks =
-        vec![Check::ok("base", format!("the bundle was made for this version of \"{name}\""))];
+    let made = Check::ok("base", format!("the bundle was made for this version of \"{name}\""));
     let places = request.sandbox.places(app)?;
-    checks.extend(replay::check(bundle, &dataset.base, &base, places, app)?);
-    Ok(checks)
+    Ok(vec![made, replay::check(bundle, &dataset.base, &base, places, app)?])
 }
 
 /// Compares all files of the base, its index and its queries with their digests.

@@ -2,6 +2,8 @@
 //! numbers, and text wraps between words. Does not depend on what the cells mean. Widths are in
 //! terminal columns.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table, Width::Fixed};
 
 /// Gap between two columns of a table, in terminal columns.
@@ -72,10 +74,8 @@ fn texts(table: &Table) -> Vec<usize> {
     let of_row = |row: &Row| -> Vec<usize> {
         row.cell_iter().enumerate().filter(|(_, cell)| is_text(cell)).map(|pair| pair.0).collect()
     };
-    let mut columns: Vec<usize> = table.row_iter().flat_map(of_row).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    columns
+    let columns: BTreeSet<usize> = table.row_iter().flat_map(of_row).collect();
+    columns.into_iter().collect()
 }
 
 /// Reduces the minimum widths of the columns of text (indexes `texts`), the widest first, until the

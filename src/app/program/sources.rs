@@ -118,17 +118,16 @@ pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     }
     let prefix = name.to_ascii_lowercase();
     let by_id = prefix.len() >= PREFIX_DIGITS && prefix.bytes().all(|b| b.is_ascii_hexdigit());
-    let mut found: Vec<&Entry> = Vec::new();
-    if by_id {
-        found = sources.entries.iter().filter(|e| e.program.id().starts_with(&prefix)).collect();
-    }
+    let that = |fits: &dyn Fn(&Entry) -> bool| -> Vec<&Entry> {
+        sources.entries.iter().filter(|entry| fits(entry)).collect()
+    };
+    let mut found = that(&|entry| by_id && entry.program.id().starts_with(&prefix));
     let category = name.to_lowercase();
-    let lower = |entry: &&Entry| entry.category.to_lowercase();
     if found.is_empty() {
-        found = sources.entries.iter().filter(|entry| lower(entry) == category).collect();
+        found = that(&|entry| entry.category.to_lowercase() == category);
     }
     if found.is_empty() && !category.is_empty() {
-        found = sources.entries.iter().filter(|entry| lower(entry).contains(&category)).collect();
+        found = that(&|entry| entry.category.to_lowercase().contains(&category));
     }
     // A category's name selects its frozen programs.
     if !by_id && found.iter().any(|entry| entry.frozen) {

@@ -117,28 +117,28 @@ pub(super) fn check(
     base: &Arc<IndexedBase>,
     places: Places,
     app: &App,
-) -> Result<Vec<Check>> {
+) -> Result<Check> {
     let queries = load_split(installed, &Split::Val)?;
     if queries.len() != bundle.validation.n {
         let (found, stated) = (queries.len(), bundle.validation.n);
         let why = format!(
             "the dataset has {found} validation queries, but the bundle was measured on {stated}"
         );
-        return Ok(vec![Check::failed("replay", why)]);
+        return Ok(Check::failed("replay", why));
     }
     let llm = match llm::open_for_programs(bundle, app) {
         Ok(llm) => llm,
         Err(error) => {
             let why = format!("its programs ask a language model: {}", error.message());
-            return Ok(vec![Check::skipped("replay", why)]);
+            return Ok(Check::skipped("replay", why));
         }
     };
     let resources = Resources::new(llm.as_ref(), places, app);
     let Some(replay) = replay(bundle, &queries, base, &resources, app)? else {
         let why = "a program does not compile, see above".to_owned();
-        return Ok(vec![Check::skipped("replay", why)]);
+        return Ok(Check::skipped("replay", why));
     };
-    Ok(vec![match first_difference(bundle, &replay)? {
+    Ok(match first_difference(bundle, &replay)? {
         Some(difference) if bundle.asks() => Check::failed(
             "replay",
             format!("{difference}; its programs ask a language model, which may reply differently"),
@@ -153,7 +153,7 @@ pub(super) fn check(
                 100.0 * mean(&replay.ranks)
             ),
         ),
-    }])
+    })
 }
 
 /// Answers one query with a bundle, whose members are `members` and whose programs are `compiled`.

@@ -1,6 +1,7 @@
 //! `agent home export`: writes datasets, models and runs to one file.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -211,8 +212,5 @@ fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
 
 /// Returns the items in ascending order without duplicates.
 fn once_each<T: Ord>(given: impl Iterator<Item = T>) -> Vec<T> {
-    let mut once: Vec<T> = given.collect();
-    once.sort_unstable();
-    once.dedup();
-    once
+    given.collect::<BTreeSet<T>>().into_iter().collect()
 }

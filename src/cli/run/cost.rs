@@ -1,15 +1,13 @@
 //! `agent run cost`: prints the costs of language models in a run, by role.
 
-use std::path::PathBuf;
-
 use comfy_table::Table;
-use serde::Serialize;
+use serde_json::{json, to_value};
 
 use super::{RunArg, show::time};
 use crate::{Context, Exit, OneJson, table};
 use agent_app::{Result, count, named};
 use agent_llm::ledger::Spending;
-use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
+use agent_optimize::record::{Record, RoleCost, RoleCostEntry};
 
 /// Returns a table with one row per role and a last row with the total.
 pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
@@ -28,27 +26,21 @@ pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
     rows
 }
 
-#[derive(Serialize)]
-struct Cost<'a> {
-    run: &'a PathBuf,
-    roles: Vec<RoleCostEntry>,
-    total: RoleCost,
-    times: Times,
-}
-
 pub(super) fn run(args: &OneJson<RunArg>, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.request.dir, ctx)?)?;
-    let roles = record.role_costs();
-    let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
+    let (roles, total, times) = (record.role_costs(), record.cost(), record.times());
     if args.json {
-        return ctx.printer.json(&cost);
+        let run = to_value(&record.dir)?;
+        return ctx.printer.json(&json!({
+            "run": run, "roles": roles, "total": total, "times": times
+        }));
     }
-    ctx.printer.table(&role_table(&cost.roles, &cost.total))?;
-    ctx.watch.notice(&format!("time: {}", time(&cost.times)));
-    if cost.total.estimated > 0 {
+    ctx.printer.table(&role_table(&roles, &total))?;
+    ctx.watch.notice(&format!("time: {}", time(&times)));
+    if total.estimated > 0 {
         ctx.watch.notice(&format!(
             "tokens of {} calls are estimated: the service did not count them",
-            count(cost.total.estimated)
+            count(total.estimated)
         ));
     }
     Ok(Exit::Done)
