@@ -1,6 +1,6 @@
 //! Enumerations of other crates as values of command-line options and JSON fields.
 
-use std::marker::PhantomData;
+use std::{any::type_name, borrow::Cow, marker::PhantomData};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::{Deserialize as _, Deserializer, de::Error};
@@ -70,7 +70,11 @@ impl<T: Choices> PartialSchema for Names<T> {
     }
 }
 
-impl<T: Choices> ToSchema for Names<T> {}
+impl<T: Choices> ToSchema for Names<T> {
+    fn name() -> Cow<'static, str> {
+        type_name::<T>().into()
+    }
+}
 
 /// JSON schema of the names of mFAR variants.
 pub type VariantName = Names<Variant>;

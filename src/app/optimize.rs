@@ -102,7 +102,7 @@ pub struct Request {
     /// Disable this part of the optimizer, to measure its effect; may be repeated
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
-    #[schema(value_type = Vec<PartName>, inline)]
+    #[schema(value_type = Vec<PartName>)]
     pub without: Vec<Ablation>,
     /// Use this random seed [default: 1]
     #[arg(long, value_name = "S")]

@@ -36,7 +36,7 @@ pub struct Request {
     /// Take negatives from this source, in addition to the other documents of a batch
     #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = negatives().name())]
     #[serde(default = "negatives")]
-    #[schema(value_type = NegativesName, inline)]
+    #[schema(value_type = NegativesName)]
     pub negatives: Negatives,
     /// With --negatives self, let the encoder choose new negatives N times, at most 100
     #[arg(long, value_name = "N", default_value_t = refresh())]

@@ -30,7 +30,7 @@ pub struct Request {
     /// `fields`, and their vectors need the index part `field-vectors`
     #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n:lexical")]
     #[serde(default = "variant")]
-    #[schema(value_type = VariantName, inline)]
+    #[schema(value_type = VariantName)]
     pub variant: Variant,
     /// Let the weights depend on this property of the query [default: chosen by cross-validation]
     #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
