@@ -94,12 +94,7 @@ impl RowAdam {
             }
         });
     }
-}
 
-/// Number of weights that one thread updates at a time.
-const BLOCK: usize = 1 << 16;
-
-impl RowAdam {
     /// Makes one step: moves all weights `numbers` against their gradients by about `rate`, and
     /// multiplies each by `1 - rate * decay` (AdamW, Loshchilov & Hutter 2019). `parts` divides
     /// `numbers` into consecutive parts: pairs of length and `decay`.
@@ -135,6 +130,9 @@ impl RowAdam {
         }
     }
 }
+
+/// Number of weights that one thread updates at a time.
+const BLOCK: usize = 1 << 16;
 
 /// Removes the first `skipped` numbers from `slice`, then removes and returns the next `n`.
 fn take_part<'a>(slice: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {

@@ -8,7 +8,7 @@
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
-use crate::{Result, TrainError};
+use crate::Result;
 use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
 /// Number added to the attention logits of padding, so that padding gets the share 0.
@@ -28,17 +28,12 @@ pub(super) struct Transformer<'a> {
 /// Weights as tensors for which gradients can be computed.
 pub(super) struct Variables(Vec<Var>);
 
-/// Converts an error of `candle_core` to [`TrainError::Network`].
-fn failed(error: candle_core::Error) -> TrainError {
-    TrainError::Network(error.to_string())
-}
-
 impl Transformer<'_> {
     /// Copies weights into tensors; `numbers` holds the weights of all tensors, concatenated in the
     /// order of the tensors.
     ///
     /// # Errors
-    /// [`TrainError::Network`] if the numbers are too few.
+    /// [`crate::TrainError::Network`] if the numbers are too few.
     pub(super) fn variables<T: WithDType>(&self, numbers: &[T]) -> Result<Variables> {
         let mut rest = numbers;
         let mut variables = Vec::with_capacity(self.tensors.len());
@@ -46,7 +41,7 @@ impl Transformer<'_> {
             let n = shape.iter().product();
             let (part, remaining) = rest.split_at_checked(n).unwrap_or_default();
             rest = remaining;
-            variables.push(Var::from_slice(part, shape.as_slice(), &Device::Cpu).map_err(failed)?);
+            variables.push(Var::from_slice(part, shape.as_slice(), &Device::Cpu)?);
         }
         Ok(Variables(variables))
     }
@@ -54,14 +49,14 @@ impl Transformer<'_> {
     /// Embeds texts into vectors of norm 1; a text without word pieces gets the zero vector.
     ///
     /// # Errors
-    /// [`TrainError::Network`] if the computation fails.
+    /// [`crate::TrainError::Network`] if the computation fails.
     pub(super) fn embed<T: WithDType>(
         &self,
         variables: &Variables,
         texts: &[&WordPieces],
     ) -> Result<Vec<Vec<T>>> {
         let weights: Vec<Tensor> = variables.0.iter().map(Var::as_detached_tensor).collect();
-        self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
+        Ok(self.forward(&weights, texts)?.to_vec2()?)
     }
 
     /// Computes the gradient of a loss with respect to all weights, concatenated in the order of
@@ -69,29 +64,26 @@ impl Transformer<'_> {
     /// text.
     ///
     /// # Errors
-    /// [`TrainError::Network`] if the computation fails.
+    /// [`crate::TrainError::Network`] if the computation fails.
     pub(super) fn gradient<T: WithDType>(
         &self,
         variables: &Variables,
         texts: &[&WordPieces],
         by_vector: &[&[f64]],
     ) -> Result<Vec<T>> {
-        let run = || {
-            let weights: Vec<Tensor> =
-                variables.0.iter().map(|variable| variable.as_tensor().clone()).collect();
-            let vectors = self.forward(&weights, texts)?;
-            let given = Tensor::from_vec(by_vector.concat(), vectors.dims(), &Device::Cpu)?;
-            let gradients = (vectors * given.to_dtype(T::DTYPE)?)?.sum_all()?.backward()?;
-            let mut all = Vec::new();
-            for variable in &variables.0 {
-                match gradients.get(variable) {
-                    Some(part) => all.extend(part.flatten_all()?.to_vec1::<T>()?),
-                    None => all.resize(all.len() + variable.elem_count(), T::zero()),
-                }
+        let weights: Vec<Tensor> =
+            variables.0.iter().map(|variable| variable.as_tensor().clone()).collect();
+        let vectors = self.forward(&weights, texts)?;
+        let given = Tensor::from_vec(by_vector.concat(), vectors.dims(), &Device::Cpu)?;
+        let gradients = (vectors * given.to_dtype(T::DTYPE)?)?.sum_all()?.backward()?;
+        let mut all = Vec::new();
+        for variable in &variables.0 {
+            match gradients.get(variable) {
+                Some(part) => all.extend(part.flatten_all()?.to_vec1::<T>()?),
+                None => all.resize(all.len() + variable.elem_count(), T::zero()),
             }
-            Ok(all)
-        };
-        run().map_err(failed)
+        }
+        Ok(all)
     }
 
     fn forward(&self, weights: &[Tensor], texts: &[&WordPieces]) -> CandleResult<Tensor> {

@@ -14,7 +14,7 @@ use crate::{
     graph::{
         ModelInfo, Settings, Variant,
         model::{self, kinds_of},
-        net::{Kinds, Precision, gradient, initial_weights, n_weights, scores},
+        net::{DType, Kinds, gradient, initial_weights, n_weights, scores},
         subgraph::WorkingGraph,
     },
 };
@@ -141,7 +141,7 @@ impl Trainer for Run<'_> {
         let loss = match self.training.first() {
             None => 0.0,
             Some(Example { graph, answers, .. }) => {
-                gradient(&all, self.kinds, graph, answers, ablation, Precision::Single)?.0
+                gradient(&all, self.kinds, graph, answers, ablation, DType::F32)?.0
             }
         };
         Ok((Weights { all, adam, best }, loss))
@@ -192,7 +192,7 @@ impl Trainer for Run<'_> {
         let indexes = &order[batch * size..training.len().min((batch + 1) * size)];
         let gradient = |&index: &usize| {
             let Example { graph, answers, .. } = &training[index];
-            gradient(&weights.all, *kinds, graph, answers, ablation, Precision::Single)
+            gradient(&weights.all, *kinds, graph, answers, ablation, DType::F32)
         };
         let parts: Vec<(f64, Vec<f64>)> =
             indexes.par_iter().map(gradient).collect::<Result<_, _>>()?;
@@ -217,7 +217,7 @@ impl Trainer for Run<'_> {
             if graph.n_candidates == 0 {
                 return Ok(0.0);
             }
-            let scores = scores(&weights.all, *kinds, graph, ablation, Precision::Single)?;
+            let scores = scores(&weights.all, *kinds, graph, ablation, DType::F32)?;
             let scores = scores.into_iter().map(|score| score as f32);
             let pairs = graph.candidates().iter().copied().zip(scores).collect();
             let ranking = best(pairs, graph.n_candidates);

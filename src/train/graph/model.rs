@@ -9,7 +9,7 @@ use crate::{
     Record, Result, Source, TrainError, ValidationPoint,
     graph::{
         Settings, Variant,
-        net::{Kinds, Precision, n_weights, scores},
+        net::{DType, Kinds, n_weights, scores},
         subgraph::{FEATURES, WorkingGraph, found, n_kinds, phi_dim},
     },
 };
@@ -135,7 +135,7 @@ impl GraphNetwork {
             true => Vec::new(),
             false => {
                 let ablation = self.settings.ablation;
-                scores(&self.weights, self.kinds, &graph, ablation, Precision::Single)?
+                scores(&self.weights, self.kinds, &graph, ablation, DType::F32)?
             }
         };
         let scores = scores.into_iter().map(|score| score as f32);

@@ -2,15 +2,16 @@
 //! gradients come from the automatic differentiation of the crate `candle_core`. Within the module
 //! `graph`, only this file uses that crate.
 
-use candle_core::{DType, Device, Tensor, Var};
+pub(super) use candle_core::DType;
+use candle_core::{Device, Result as CandleResult, Tensor, Var};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    Result, TrainError,
+    Result,
     graph::{
         Ablation, Variant,
-        subgraph::{CONTEXT_KINDS, FEATURES, LEXICAL, RELEVANCE, WorkingGraph},
+        subgraph::{CONTEXT_KINDS, Edge, FEATURES, LEXICAL, RELEVANCE, WorkingGraph},
     },
 };
 
@@ -97,25 +98,21 @@ pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     weights
 }
 
-/// Converts an error of `candle_core` to [`TrainError::Network`].
-fn failed(error: candle_core::Error) -> TrainError {
-    TrainError::Network(error.to_string())
-}
-
-/// Computes the score of each candidate of a working graph, in the order of the candidates.
+/// Computes the score of each candidate of a working graph, in the order of the candidates, in the
+/// floating-point precision of `dtype`.
 ///
 /// # Errors
-/// [`TrainError::Network`] if the computation fails.
+/// [`crate::TrainError::Network`] if the computation fails.
 pub(super) fn scores(
     weights: &[f64],
     kinds: Kinds,
     graph: &WorkingGraph,
     ablation: Option<Ablation>,
-    precision: Precision,
+    dtype: DType,
 ) -> Result<Vec<f64>> {
-    let tensors = tensors(weights, kinds, precision).map_err(failed)?;
-    let scores = forward(&tensors, kinds, graph, ablation, precision).map_err(failed)?;
-    scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
+    let tensors = tensors(weights, kinds, dtype)?;
+    let scores = forward(&tensors, kinds, graph, ablation, dtype)?;
+    Ok(scores.to_dtype(DType::F64)?.to_vec1()?)
 }
 
 /// Computes the loss of a query's working graph, and its gradient with respect to all weights. The
@@ -123,88 +120,58 @@ pub(super) fn scores(
 /// candidates. `answers` holds the indexes of the answers among the candidates.
 ///
 /// # Errors
-/// [`TrainError::Network`] if the computation fails.
+/// [`crate::TrainError::Network`] if the computation fails.
 pub(super) fn gradient(
     weights: &[f64],
     kinds: Kinds,
     graph: &WorkingGraph,
     answers: &[u32],
     ablation: Option<Ablation>,
-    precision: Precision,
+    dtype: DType,
 ) -> Result<(f64, Vec<f64>)> {
-    let run = || -> candle_core::Result<(f64, Vec<f64>)> {
-        let tensors = tensors(weights, kinds, precision)?;
-        let vars: Vec<Var> =
-            tensors.iter().map(Var::from_tensor).collect::<candle_core::Result<_>>()?;
-        let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
-        let scores = forward(&tensors, kinds, graph, ablation, precision)?;
-        let answers = Tensor::new(answers, &Device::Cpu)?;
-        let right = log_sum(&scores.index_select(&answers, 0)?)?;
-        let loss = (log_sum(&scores)? - right)?;
-        let gradients = loss.backward()?;
-        let mut all = Vec::with_capacity(weights.len());
-        for var in &vars {
-            match gradients.get(var) {
-                Some(part) => {
-                    all.extend(part.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?);
-                }
-                None => all.resize(all.len() + var.elem_count(), 0.0),
-            }
-        }
-        Ok((loss.to_dtype(DType::F64)?.to_scalar()?, all))
-    };
-    run().map_err(failed)
-}
-
-/// Floating-point precision in which the network computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Precision {
-    /// `f32`.
-    Single,
-    /// `f64`, for comparing gradients with finite differences.
-    #[cfg(test)]
-    Double,
-}
-
-impl Precision {
-    fn dtype(self) -> DType {
-        match self {
-            Self::Single => DType::F32,
-            #[cfg(test)]
-            Self::Double => DType::F64,
+    let tensors = tensors(weights, kinds, dtype)?;
+    let vars: Vec<Var> = tensors.iter().map(Var::from_tensor).collect::<CandleResult<_>>()?;
+    let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
+    let scores = forward(&tensors, kinds, graph, ablation, dtype)?;
+    let answers = Tensor::new(answers, &Device::Cpu)?;
+    let right = log_sum(&scores.index_select(&answers, 0)?)?;
+    let loss = (log_sum(&scores)? - right)?;
+    let gradients = loss.backward()?;
+    let mut all = Vec::with_capacity(weights.len());
+    for var in &vars {
+        match gradients.get(var) {
+            Some(part) => all.extend(part.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?),
+            None => all.resize(all.len() + var.elem_count(), 0.0),
         }
     }
+    Ok((loss.to_dtype(DType::F64)?.to_scalar()?, all))
 }
 
-fn tensors(
-    weights: &[f64],
-    kinds: Kinds,
-    precision: Precision,
-) -> candle_core::Result<Vec<Tensor>> {
+fn tensors(weights: &[f64], kinds: Kinds, dtype: DType) -> CandleResult<Vec<Tensor>> {
     let mut rest = weights;
     let mut tensors = Vec::new();
     for [rows, columns] in shapes(kinds) {
         let (part, remaining) = rest.split_at_checked(rows * columns).unwrap_or((rest, &[]));
         rest = remaining;
         let tensor = Tensor::from_slice(part, (rows, columns), &Device::Cpu)?;
-        tensors.push(tensor.to_dtype(precision.dtype())?);
+        tensors.push(tensor.to_dtype(dtype)?);
     }
     Ok(tensors)
 }
 
 /// Returns the natural logarithm of the sum of `exp(score)` over `scores`.
-fn log_sum(scores: &Tensor) -> candle_core::Result<Tensor> {
+fn log_sum(scores: &Tensor) -> CandleResult<Tensor> {
     let largest = scores.detach().max(0)?;
     scores.broadcast_sub(&largest)?.exp()?.sum(0)?.log()? + largest
 }
 
-fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result<Tensor> {
+fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> CandleResult<Tensor> {
     input.matmul(weight)?.broadcast_add(bias)
 }
 
 /// Returns the features of each node as one row, then a row of zeros for the context node: `[n + 1,
 /// FEATURES]`. An ablation may set features to 0.
-fn feature_rows(graph: &WorkingGraph, ablation: Option<Ablation>) -> candle_core::Result<Tensor> {
+fn feature_rows(graph: &WorkingGraph, ablation: Option<Ablation>) -> CandleResult<Tensor> {
     let rows = graph.features.iter().chain([&[0.0; FEATURES]]);
     let features: Vec<f32> = rows
         .flat_map(|row| row.iter().enumerate())
@@ -221,9 +188,9 @@ fn forward(
     sizes: Kinds,
     graph: &WorkingGraph,
     ablation: Option<Ablation>,
-    precision: Precision,
-) -> candle_core::Result<Tensor> {
-    let (cpu, dtype) = (&Device::Cpu, precision.dtype());
+    dtype: DType,
+) -> CandleResult<Tensor> {
+    let cpu = &Device::Cpu;
     let n = graph.nodes.len();
     let ignores_relations = ablation == Some(Ablation::Relations);
     let ids = |numbers: Vec<u32>| {
@@ -244,19 +211,14 @@ fn forward(
     let (relations, gates) = (next()?, next()?);
     let query = phi.matmul(next()?)?;
     let relations = (relations + gates.broadcast_mul(&query)?)?;
-    let [sources, targets, kinds] = [0, 1, 2].map(|column| {
-        let number = |edge: &crate::graph::subgraph::Edge| match column {
-            0 => edge.source,
-            1 => edge.target,
-            _ => edge.kind,
-        };
-        graph.edges.iter().map(number).collect::<Vec<u32>>()
+    let column =
+        |number: &dyn Fn(&Edge) -> u32| graph.edges.iter().map(number).collect::<Vec<u32>>();
+    let (sources, targets) = (column(&|edge| edge.source), column(&|edge| edge.target));
+    let kinds = column(&|edge| match ignores_relations {
+        true => kind_without_relations(edge.kind, relations.dims()[0]),
+        false => edge.kind,
     });
-    let kinds = kinds.into_iter().map(|kind| match ignores_relations {
-        true => kind_without_relations(kind, relations.dims()[0]),
-        false => kind,
-    });
-    let (from, to, kinds) = (ids(sources)?, ids(targets.clone())?, ids(kinds.collect())?);
+    let (from, to, kinds) = (ids(sources)?, ids(targets.clone())?, ids(kinds)?);
     for _ in 0..LAYERS {
         let (m, m_bias, q, k, w1, b1, w2, b2) =
             (next()?, next()?, next()?, next()?, next()?, next()?, next()?, next()?);
@@ -305,7 +267,7 @@ fn kind_without_relations(kind: u32, n_kinds: usize) -> u32 {
 
 /// Returns, for each edge, the largest logit among the edges with the same target; the caller
 /// subtracts it from the edge's logit, so that `exp` does not overflow.
-fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> candle_core::Result<Tensor> {
+fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> CandleResult<Tensor> {
     let numbers: Vec<f64> = logits.detach().to_dtype(DType::F64)?.to_vec1()?;
     let mut largest = vec![f64::NEG_INFINITY; n];
     for (&target, &number) in targets.iter().zip(&numbers) {

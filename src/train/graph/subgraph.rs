@@ -3,12 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use petgraph::graph::{DiGraph, NodeIndex};
-
 use crate::graph::Variant;
 use agent_ground::words::is_question_word;
 use agent_index::{IndexError, IndexedBase, TextPart};
-use agent_kb::{Direction, NodeId, RelationId, best};
+use agent_kb::{Direction, NodeId, RelationId, all_edges, best};
 
 /// Maximum number of linked entities of a query.
 const MAX_ENTITIES: usize = 10;
@@ -172,10 +170,6 @@ impl WorkingGraph {
                 features.push([0.0, 0.0, 0.0, cosine, 0.0, 0.0, flags[0], flags[1], 0.0]);
                 continue;
             }
-            let relations = (0..kb.relations().len() as u16).map(RelationId);
-            let degree: usize = relations
-                .map(|id| kb.degree(node, id, Direction::Out) + kb.degree(node, id, Direction::In))
-                .sum();
             features.push([
                 linked.get(node).unwrap_or(0.0),
                 base.terms.bm25(&terms, node),
@@ -185,7 +179,7 @@ impl WorkingGraph {
                 scores.get(&node).copied().unwrap_or(0.0),
                 flags[0],
                 flags[1],
-                (1.0 + degree as f32).ln() / 10.0,
+                (1.0 + all_edges(kb, node) as f32).ln() / 10.0,
             ]);
         }
         for feature in [1, 2, LEXICAL] {
@@ -230,44 +224,39 @@ fn edges(
 ) -> Vec<Edge> {
     let kb = &base.kb;
     let n_relations = kb.relations().len() as u32;
-    let mut graph: DiGraph<NodeId, u32> = DiGraph::with_capacity(nodes.len() + 1, 0);
-    let indexes: BTreeMap<NodeId, NodeIndex> =
-        nodes.iter().map(|&node| (node, graph.add_node(node))).collect();
+    let mut edges: Vec<Edge> = Vec::new();
+    let indexes: BTreeMap<NodeId, u32> = nodes.iter().copied().zip(0..).collect();
     'nodes: for (&node, &source) in &indexes {
         for relation in (0..kb.relations().len() as u16).map(RelationId) {
             let targets = kb.neighbors(node, relation, Direction::Out);
-            let known: Vec<NodeIndex> = match targets.len() < indexes.len() {
+            let known: Vec<u32> = match targets.len() < indexes.len() {
                 true => targets.iter().filter_map(|target| indexes.get(target).copied()).collect(),
                 false => {
                     let found = |target: &NodeId| targets.binary_search(target).is_ok();
                     indexes.iter().filter(|pair| found(pair.0)).map(|pair| *pair.1).collect()
                 }
             };
-            for to in known {
+            for target in known {
                 let kind = u32::from(relation.0);
-                graph.add_edge(source, to, kind);
-                graph.add_edge(to, source, n_relations + kind);
-                if graph.edge_count() >= MAX_EDGES {
+                edges.push(Edge { source, target, kind });
+                edges.push(Edge { source: target, target: source, kind: n_relations + kind });
+                if edges.len() >= MAX_EDGES {
                     break 'nodes;
                 }
             }
         }
     }
     // The context node stands for the query and has no id.
-    let context = graph.add_node(NodeId::MAX);
+    let context = nodes.len() as u32;
     for (position, node) in nodes.iter().enumerate() {
         let index = indexes[node];
         let joined = [(position < n_candidates, 2), (entities.contains(node), 0)];
         for (_, first) in joined.into_iter().filter(|pair| pair.0) {
-            graph.add_edge(context, index, 2 * n_relations + first);
-            graph.add_edge(index, context, 2 * n_relations + first + 1);
+            let kind = 2 * n_relations + first;
+            edges.push(Edge { source: context, target: index, kind });
+            edges.push(Edge { source: index, target: context, kind: kind + 1 });
         }
     }
-    let edge = |edge: &petgraph::graph::Edge<u32>| {
-        let (source, target) = (edge.source().index() as u32, edge.target().index() as u32);
-        Edge { source, target, kind: edge.weight }
-    };
-    let mut edges: Vec<Edge> = graph.raw_edges().iter().map(edge).collect();
     edges.sort_unstable();
     edges
 }

@@ -9,7 +9,7 @@ use std::sync::{
 use tempfile::TempDir;
 
 use super::{
-    net::{Kinds, Precision, gradient, initial_weights, n_weights, scores},
+    net::{DType, Kinds, gradient, initial_weights, n_weights, scores},
     subgraph::{Edge, FEATURES, PHI, WorkingGraph},
     *,
 };
@@ -230,9 +230,8 @@ fn the_gradient_is_that_of_finite_differences() {
         let (kinds, graph) = small(variant);
         let mut weights = initial_weights(kinds, 5);
         assert_eq!(weights.len(), n_weights(kinds));
-        let of = |weights: &[f64]| {
-            gradient(weights, kinds, &graph, &[1], ablation, Precision::Double).unwrap()
-        };
+        let of =
+            |weights: &[f64]| gradient(weights, kinds, &graph, &[1], ablation, DType::F64).unwrap();
         let (loss, found) = of(&weights);
         assert!(loss > 0.0 && found.iter().any(|part| *part != 0.0));
         // Only some numbers of each tensor, so that the test takes a second.
@@ -263,8 +262,7 @@ fn the_order_of_nodes_and_edges_does_not_matter() {
 fn order_does_not_matter(variant: Variant) {
     let (kinds, graph) = small(variant);
     let weights = initial_weights(kinds, 5);
-    let of =
-        |graph: &WorkingGraph| scores(&weights, kinds, graph, None, Precision::Double).unwrap();
+    let of = |graph: &WorkingGraph| scores(&weights, kinds, graph, None, DType::F64).unwrap();
     let places = [1u32, 0, 3, 2, 4];
     let swap = [1, 0, 3, 2];
     let mut swapped = graph.clone();
