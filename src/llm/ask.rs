@@ -213,11 +213,7 @@ impl Llm {
     /// error.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
         let others = self.stores.iter().enumerate().filter(|(index, _)| Some(*index) != from);
-        let mut kept = Ok(());
-        for (_, store) in others {
-            kept = kept.and(store.put(key, exchange));
-        }
-        kept
+        others.map(|(_, store)| store.put(key, exchange)).fold(Ok(()), Result::and)
     }
 }
 

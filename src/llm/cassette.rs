@@ -291,13 +291,10 @@ impl Cassette {
     fn nearest(&self, role: &Role, excerpt: &str) -> Option<&RecordedExchange> {
         let same = self.lines.values().any(|line| line.role == *role);
         let candidates = self.lines.values().filter(|line| !same || line.role == *role);
-        let mut best: Option<(f64, &RecordedExchange)> = None;
-        for line in candidates.take(COMPARED) {
-            let likeness = strsim::normalized_levenshtein(excerpt, &line.excerpt);
-            if best.is_none_or(|(most, _)| likeness > most) {
-                best = Some((likeness, line));
-            }
-        }
+        let compared = candidates
+            .take(COMPARED)
+            .map(|line| (strsim::normalized_levenshtein(excerpt, &line.excerpt), line));
+        let best = compared.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map(|(_, line)| line)
     }
 

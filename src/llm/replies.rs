@@ -288,8 +288,7 @@ impl Llm {
     /// [`LlmError::Reply`] if the repaired reply is invalid as well, or the request has no schema;
     /// errors of [`Llm::ask`].
     pub fn ask_json(&self, request: &Request) -> Result<Value, LlmError> {
-        let (value, _) = self.ask_json_all(std::slice::from_ref(request), 1).remove(0);
-        value
+        self.ask_json_all(std::slice::from_ref(request), 1).remove(0).0
     }
 
     /// Sends several requests at the same time and returns the JSON value of each reply, in the

@@ -206,9 +206,8 @@ impl Settings {
         let lines = check::names(text, file, roles)?;
         let parsed: File =
             toml::from_str(text).map_err(|error| check::syntax(&error, text, file))?;
-        let LlmFile { limits, .. } = &parsed.llm;
-        let limits = limits.checked(&lines)?;
         let llm = parsed.llm;
+        let limits = llm.limits.checked(&lines)?;
         for (role, settings) in &llm.roles {
             settings.check(role, &lines)?;
         }
