@@ -14,6 +14,8 @@ const NEW_SQUARE: f64 = 0.001;
 /// Number added to the square root of the mean squared gradient before dividing by it, so that a
 /// weight whose gradient was always 0 stays unchanged.
 const EPSILON: f64 = 1e-9;
+/// Number of weights that one thread updates at a time.
+const BLOCK: usize = 1 << 16;
 
 /// State of Adam over `f64` weights.
 pub struct Adam {
@@ -130,9 +132,6 @@ impl RowAdam {
         }
     }
 }
-
-/// Number of weights that one thread updates at a time.
-const BLOCK: usize = 1 << 16;
 
 /// Removes the first `skipped` numbers from `slice`, then removes and returns the next `n`.
 fn take_part<'a>(slice: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {

@@ -19,7 +19,7 @@ use crate::{
 use agent_dataset::LabelledQuery;
 use agent_ground::words::{is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
-use agent_kb::{Direction, NodeId, RelationId};
+use agent_kb::{Direction, NodeId, RelationId, distinct};
 
 /// Maximum number of answers to one query that training uses.
 const MAX_ANSWERS: usize = 10;
@@ -85,9 +85,7 @@ impl Pairs<String> {
         let made = |random: &mut ChaCha8Rng| {
             let node = *base.kb.candidates().choose(random)?;
             let words = name_words(base.kb.text(node)).map(|(_, word)| word.into_owned());
-            let mut words: Vec<String> = words.take(MAX_TEXT_WORDS).collect();
-            words.sort_unstable();
-            words.dedup();
+            let mut words: Vec<String> = distinct(words.take(MAX_TEXT_WORDS).collect());
             words.retain(|word| !is_stop_word(word));
             let n = random.random_range(SYNTHETIC_WORDS);
             let mut query: Vec<String> = words.sample(random, n).cloned().collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, distinct};
 
 /// Maximum number of stems with a row in the table, in addition to the stems of training queries;
 /// if there are more, the stems that occur in the most candidates are kept.
@@ -60,9 +60,7 @@ impl Words {
     pub(super) fn of_base<'a>(base: &IndexedBase, queries: impl Iterator<Item = &'a str>) -> Self {
         let vocabularies = [&base.terms, &base.neighbor_names].map(|index| index.vocabulary());
         let [mut text, mut names] = vocabularies.map(Iterator::collect::<Vec<&str>>);
-        let mut all: Vec<&str> = text.iter().chain(&names).copied().collect();
-        all.sort_unstable();
-        all.dedup();
+        let all: Vec<&str> = distinct(text.iter().chain(&names).copied().collect());
         let index_of = |stem: &&str| all.binary_search(stem).map_or(NONE, |index| index as u32);
         let indexes =
             [&mut text, &mut names].map(|stems| stems.iter().map(index_of).collect::<Vec<u32>>());

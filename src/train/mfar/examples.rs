@@ -12,7 +12,7 @@ use crate::{
 };
 use agent_dataset::LabelledQuery;
 use agent_ground::words::{Stems, fold, for_each_reference_word};
-use agent_kb::{NodeId, best};
+use agent_kb::{NodeId, best, distinct};
 
 /// Maximum number of candidates that each scorer contributes.
 const PER_SCORER: usize = 30;
@@ -85,9 +85,7 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
             found.push(stems.stem(&fold(word)).into_owned());
         }
     });
-    found.sort_unstable();
-    found.dedup();
-    found
+    distinct(found)
 }
 
 impl Example {
@@ -105,9 +103,7 @@ impl Example {
             let n = if scorers.is_text_of_document(scorer) { PER_DOCUMENT } else { per_scorer };
             best(list.clone(), n).into_iter().map(|pair| pair.0)
         };
-        let mut nodes: Vec<NodeId> = found.iter().enumerate().flat_map(first).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+        let mut nodes: Vec<NodeId> = distinct(found.iter().enumerate().flat_map(first).collect());
         let n_found = nodes.len();
         let kb = &scorers.base().kb;
         let missed = query.answers.iter().filter(|&&node| {
