@@ -36,7 +36,7 @@ use std::{
 
 use agent::{
     embed::Matrix,
-    eval::ranks::{AnswerRanks, Candidates, ScoreRule},
+    eval::ranks::{AnswerRanks, Candidates},
     index::{
         TextPart,
         vectors::{Precision, VectorIndex, VectorWriter},
@@ -219,7 +219,7 @@ fn metrics(file: &str) {
         Some((ids(ranked)?.into_iter().zip(scores).collect(), ids(answers)?))
     });
     let eight = |(ranking, answers): &(Ranking, Vec<NodeId>)| {
-        let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
+        let ranks = AnswerRanks::new(ranking, answers, candidates);
         [
             ranks.reciprocal_rank(),
             ranks.hit_at(1),

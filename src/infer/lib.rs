@@ -67,7 +67,7 @@ use agent_llm::RoleSpec;
 use agent_retrieve::{
     Answer, AssistFailure, Call, Detail, NodeExplanation, Ranking, RetrieveError, Retriever,
     RoutedCategory, check_query,
-    eval::{AnswerRanks, Candidates, ScoreRule},
+    eval::{AnswerRanks, Candidates},
     rank_explanation, rank_in_list, shortlist,
 };
 use agent_sandbox::{
@@ -263,7 +263,7 @@ impl Runtime {
     /// are candidates; 0 if no answer is ranked.
     pub fn reciprocal_rank(&self, ranking: &Ranking, answers: &[NodeId]) -> f32 {
         let candidates = Candidates::of_base(&self.base.kb);
-        AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
+        AnswerRanks::new(ranking, answers, candidates).reciprocal_rank()
     }
 
     /// Runs a program on one query; records its tool calls in `trace`.

@@ -224,6 +224,13 @@ pub struct SchemaWord {
     pub relations: Vec<RelationId>,
 }
 
+impl From<Explanation> for NodeExplanation {
+    /// Explains a node by its score alone, without calls and features.
+    fn from(explanation: Explanation) -> Self {
+        Self { explanation, ..Self::default() }
+    }
+}
+
 impl QueryAnalysis {
     /// Returns the nodes of the entities whose whole name the question contains; if there are none,
     /// the nodes of all entities.
@@ -245,18 +252,14 @@ impl Answer {
 
     /// Creates an answer whose first `detail.explained_count` nodes are explained by `explain`,
     /// which takes the position from 0, the node and its score.
-    pub fn with_explanations(
+    pub fn with_explanations<E: Into<NodeExplanation>>(
         ranking: Ranking,
         detail: Detail,
-        mut explain: impl FnMut(usize, NodeId, f32) -> Explanation,
+        mut explain: impl FnMut(usize, NodeId, f32) -> E,
     ) -> Self {
         let first = ranking.iter().take(detail.explained_count).enumerate();
-        let explanations = first
-            .map(|(position, &(node, score))| NodeExplanation {
-                explanation: explain(position, node, score),
-                ..NodeExplanation::default()
-            })
-            .collect();
+        let explained = first.map(|(at, &(node, score))| explain(at, node, score).into());
+        let explanations = explained.collect();
         Self { explanations, ..Self::from_ranking(ranking) }
     }
 

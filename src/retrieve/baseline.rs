@@ -78,6 +78,27 @@ impl Baseline {
     pub fn new(base: Arc<IndexedBase>, system: System) -> Self {
         Self { base, system }
     }
+
+    /// Returns, for each of the two fused lists, an explanation of the node's rank in the list and
+    /// of the list's contribution to the node's score.
+    fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
+        let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
+            let found = rank_in_list(system.name(), list, node);
+            let adds = match self.system {
+                System::Weighted(weight) => scaled(list).get(node).map(|score| {
+                    let weight = f32::from([100 - weight.min(100), weight][index]) / 100.0;
+                    Explanation::new("adds", weight * score)
+                        .with([Explanation::new("weight", weight), Explanation::new("of", score)])
+                }),
+                _ => list.iter().position(|pair| pair.0 == node).map(|position| {
+                    Explanation::new("adds", 1.0 / (FUSION_K + (position + 1) as f32))
+                        .with([Explanation::new("k", FUSION_K)])
+                }),
+            };
+            found.with(adds)
+        };
+        LISTS.iter().zip(lists).enumerate().map(part).collect()
+    }
 }
 
 /// Returns the best `k` nodes of candidate types by a system, best first.
@@ -189,29 +210,6 @@ impl Retriever for Baseline {
                 .with(snippet(base, query, node))
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
-    }
-}
-
-impl Baseline {
-    /// Returns, for each of the two fused lists, an explanation of the node's rank in the list and
-    /// of the list's contribution to the node's score.
-    fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
-        let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
-            let found = rank_in_list(system.name(), list, node);
-            let adds = match self.system {
-                System::Weighted(weight) => scaled(list).get(node).map(|score| {
-                    let weight = f32::from([100 - weight.min(100), weight][index]) / 100.0;
-                    Explanation::new("adds", weight * score)
-                        .with([Explanation::new("weight", weight), Explanation::new("of", score)])
-                }),
-                _ => list.iter().position(|pair| pair.0 == node).map(|position| {
-                    Explanation::new("adds", 1.0 / (FUSION_K + (position + 1) as f32))
-                        .with([Explanation::new("k", FUSION_K)])
-                }),
-            };
-            found.with(adds)
-        };
-        LISTS.iter().zip(lists).enumerate().map(part).collect()
     }
 }
 

@@ -40,6 +40,20 @@ impl Late {
         let mut rows = self.base.embedder().embed_tokens(&[query]).map_err(IndexError::from)?;
         Ok(rows.pop().filter(|rows| rows.rows() > 0))
     }
+
+    /// Returns explanations of the best pairs of a query token and its most similar document token,
+    /// best first.
+    fn pairs(
+        &self,
+        query: &str,
+        tokens: &Matrix,
+        node: NodeId,
+    ) -> Result<Vec<Explanation>, RetrieveError> {
+        let embedder = self.base.embedder();
+        let of_query = embedder.token_names(query).map_err(IndexError::from)?;
+        let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
+        Ok(explain_pairs(self.index.pairs(tokens, node), &of_query, &of_node))
+    }
 }
 
 impl Retriever for Late {
@@ -63,22 +77,6 @@ impl Retriever for Late {
             rank_explanation(NAME, position, score).with([candidate]).with(pairs)
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
-    }
-}
-
-impl Late {
-    /// Returns explanations of the best pairs of a query token and its most similar document token,
-    /// best first.
-    fn pairs(
-        &self,
-        query: &str,
-        tokens: &Matrix,
-        node: NodeId,
-    ) -> Result<Vec<Explanation>, RetrieveError> {
-        let embedder = self.base.embedder();
-        let of_query = embedder.token_names(query).map_err(IndexError::from)?;
-        let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
-        Ok(explain_pairs(self.index.pairs(tokens, node), &of_query, &of_node))
     }
 }
 

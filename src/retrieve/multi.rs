@@ -105,6 +105,27 @@ impl Multi {
             }
         }
     }
+
+    /// Returns explanations of a node's score: the number of its chunks, the pooling, and its best
+    /// chunks.
+    fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
+        let pooling = match self.pooling {
+            Pooling::Max => "the best counts",
+            Pooling::Mean => "their mean counts",
+            Pooling::Top3 => "the mean of the best three counts",
+        };
+        let n =
+            Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", pooling)]);
+        let texts = chunks_of(self.base.kb.text(node));
+        let mut scores: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let chunk = |(position, score): (usize, f32)| {
+            let text = excerpt(texts.get(position).copied().unwrap_or_default());
+            Explanation::new("chunk", position + 1)
+                .with([Explanation::new("score", score), Explanation::new("text", text)])
+        };
+        std::iter::once(n).chain(scores.into_iter().take(EXPLAINED).map(chunk)).collect()
+    }
 }
 
 impl Retriever for Multi {
@@ -136,28 +157,5 @@ impl Retriever for Multi {
             rank_explanation(&self.name(), position, score).with(self.parts(node, scores))
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
-    }
-}
-
-impl Multi {
-    /// Returns explanations of a node's score: the number of its chunks, the pooling, and its best
-    /// chunks.
-    fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
-        let pooling = match self.pooling {
-            Pooling::Max => "the best counts",
-            Pooling::Mean => "their mean counts",
-            Pooling::Top3 => "the mean of the best three counts",
-        };
-        let n =
-            Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", pooling)]);
-        let texts = chunks_of(self.base.kb.text(node));
-        let mut scores: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
-        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let chunk = |(position, score): (usize, f32)| {
-            let text = excerpt(texts.get(position).copied().unwrap_or_default());
-            Explanation::new("chunk", position + 1)
-                .with([Explanation::new("score", score), Explanation::new("text", text)])
-        };
-        std::iter::once(n).chain(scores.into_iter().take(EXPLAINED).map(chunk)).collect()
     }
 }

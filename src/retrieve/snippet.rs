@@ -20,15 +20,11 @@ const BEFORE: usize = 2;
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;
-    let mut best: Option<(usize, &str, String)> = None;
-    for (field, text) in kb.fields(node) {
-        if let Some((matched, part)) = part(&base.stems, &query_stems, text)
-            && best.as_ref().is_none_or(|known| matched > known.0)
-        {
-            best = Some((matched, kb.field_name(field), part));
-        }
-    }
-    best.map(|(_, field, part)| Explanation::new(format!("in {field}"), format!("\"{part}\"")))
+    let parts = kb.fields(node).filter_map(|(field, text)| {
+        Some((kb.field_name(field), part(&base.stems, &query_stems, text)?))
+    });
+    let best = parts.reduce(|best, next| if next.1.0 > best.1.0 { next } else { best });
+    best.map(|(field, (_, part))| Explanation::new(format!("in {field}"), format!("\"{part}\"")))
 }
 
 /// Returns the first term of a word if the query contains more than half of the word's terms, else

@@ -14,7 +14,7 @@ use utoipa::{IntoResponses, ToSchema};
 use crate::{Refused, Result};
 use agent_infer::{HitRecord, WayRecord};
 use agent_kb::{Kb, NodeId, filter::Condition};
-use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
+use agent_retrieve::eval::{AnswerRanks, Candidates};
 
 /// Pause between two tries while the server is busy.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -166,7 +166,7 @@ pub(super) fn briefs(
 /// answers; `None` if the ranking has no correct node. `answers` holds the correct nodes.
 pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
     let candidates = Candidates::of_base(kb);
-    let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
+    let ranks = AnswerRanks::new(ranking, answers, candidates);
     let first = ranks.ranks().first().copied();
     first.filter(|&rank| rank <= ranking.len() as u64)
 }

@@ -7,11 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::de::Error as _;
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::eval::NodeId;
-use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
+use crate::eval::ranks::{AnswerRanks, Candidates};
 
 /// Number of reported metrics.
 pub const N_METRICS: usize = 15;
@@ -168,11 +167,7 @@ impl<T: Copy> MetricTable<T> {
 
 impl<T: Serialize> Serialize for MetricTable<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(N_METRICS))?;
-        for (metric, value) in Metric::ALL.iter().zip(&self.values) {
-            map.serialize_entry(metric.name(), value)?;
-        }
-        map.end()
+        serializer.collect_map(Metric::ALL.map(Metric::name).iter().zip(&self.values))
     }
 }
 
@@ -194,7 +189,7 @@ impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable
 }
 
 impl Metrics {
-    /// Computes all reported metrics of one ranking, by [`ScoreRule::Any`].
+    /// Computes all reported metrics of one ranking.
     ///
     /// `ranking` must hold distinct nodes with scores; any order is allowed, best first is faster.
     /// `answers` may have any order; duplicates count once. [`crate::eval::ranks`] explains
@@ -204,7 +199,7 @@ impl Metrics {
         answers: &[NodeId],
         candidates: Candidates<'_>,
     ) -> Metrics {
-        Metrics::from_ranks(&AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any))
+        Metrics::from_ranks(&AnswerRanks::new(ranking, answers, candidates))
     }
 
     /// Computes all reported metrics from the ranks of the answers.

@@ -32,7 +32,7 @@ pub use crate::eval::comparison::{Comparison, compare};
 pub use crate::eval::definitions::Definitions;
 pub use crate::eval::evaluation::{EvalError, Evaluation, Latency, QueryResult, evaluate_groups};
 pub use crate::eval::metrics::{Metric, MetricTable, Metrics};
-pub use crate::eval::ranks::{AnswerRanks, Candidates, ScoreRule};
+pub use crate::eval::ranks::{AnswerRanks, Candidates};
 pub use crate::eval::sets::{SetEvaluation, SetMetrics, SetResult};
 pub use crate::eval::statistics::Interval;
 pub use crate::eval::values::{ValueEvaluation, ValueResult};

@@ -94,19 +94,6 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Which answers count as found.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum ScoreRule {
-    /// Every answer counts, with any score, as in torchmetrics up to 1.7.3 and in all published
-    /// STaRK results.
-    #[default]
-    Any,
-    /// Recall, precision, reciprocal rank and average precision count an answer only if its score
-    /// is above 0: torchmetrics from 1.7.4 on. An unnamed answer has the lowest named score less 1.
-    /// Hits, R-precision and nDCG do not depend on the rule.
-    Positive,
-}
-
 /// Consecutive ranks with equal scores; at least one of these ranks is an answer's.
 #[derive(Copy, Clone, Debug)]
 struct TieGroup {
@@ -124,8 +111,6 @@ struct TieGroup {
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// Number of leading `ranks` that count under the score rule.
-    n_counted: usize,
     /// Groups of nodes with equal scores that hold answers, best first.
     groups: Vec<TieGroup>,
 }
@@ -139,11 +124,10 @@ impl AnswerRanks {
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
         candidates: Candidates<'_>,
-        rule: ScoreRule,
     ) -> AnswerRanks {
         let mut sought = distinct(answers.to_vec());
         sought.retain(|&answer| candidates.position(answer).is_some());
-        let mut found = AnswerRanks { ranks: Vec::new(), n_counted: 0, groups: Vec::new() };
+        let mut found = AnswerRanks { ranks: Vec::new(), groups: Vec::new() };
         if sought.is_empty() || ranking.is_empty() {
             return found;
         }
@@ -176,7 +160,6 @@ impl AnswerRanks {
                 is_named[slot] = true;
                 named[slot + 1] += 1;
                 found.ranks.push(rank);
-                found.n_counted += usize::from(rule == ScoreRule::Any || score > 0.0);
                 group.n_answers += 1;
             }
         }
@@ -195,16 +178,10 @@ impl AnswerRanks {
                     found.ranks.push(rank + position.saturating_sub(named_before) + 1);
                 }
             }
-            let n_unnamed = found.ranks.len() - n_named;
-            // The score of unnamed nodes is positive if every named score is above 1.
-            let lowest = ranking.last().map_or(0.0, |&(_, score)| score);
-            if rule == ScoreRule::Any || lowest - 1.0 > 0.0 {
-                found.n_counted += n_unnamed;
-            }
             found.groups.push(TieGroup {
                 before: rank,
                 through: candidates.n_candidates().max(rank),
-                n_answers: n_unnamed as u64,
+                n_answers: (found.ranks.len() - n_named) as u64,
             });
         }
         found
@@ -222,24 +199,24 @@ impl AnswerRanks {
 
     /// Share of the answers at rank `k` or better.
     pub fn recall_at(&self, k: u64) -> f32 {
-        self.ratio(self.counted_within(k), self.ranks.len() as u64)
+        self.ratio(self.n_within(k), self.ranks.len() as u64)
     }
 
     /// Number of answers at rank `k` or better, divided by `k` even if there are fewer candidates;
     /// 0 if `k` is 0.
     pub fn precision_at(&self, k: u64) -> f32 {
-        self.ratio(self.counted_within(k), k)
+        self.ratio(self.n_within(k), k)
     }
 
     /// Reciprocal of the best answer's rank among all candidates; its mean over queries is the MRR.
     pub fn reciprocal_rank(&self) -> f32 {
-        self.counted().first().map_or(0.0, |&best| 1.0 / best as f32)
+        self.ranks.first().map_or(0.0, |&best| 1.0 / best as f32)
     }
 
-    /// Mean over all counted answers of the precision at their rank; its mean over queries is the
+    /// Mean over all answers of the precision at their rank; its mean over queries is the
     /// MAP.
     pub fn average_precision(&self) -> f32 {
-        mean_precision(self.counted())
+        mean_precision(&self.ranks)
     }
 
     /// Mean over the answers at rank `k` or better of the precision at their rank.
@@ -247,13 +224,12 @@ impl AnswerRanks {
     /// As in the reference, the divisor is the number of answers found within `k`, not of all
     /// answers.
     pub fn average_precision_at(&self, k: u64) -> f32 {
-        mean_precision(&self.counted()[..self.counted_within(k)])
+        mean_precision(&self.ranks[..self.n_within(k)])
     }
 
     /// Share of the answers at rank `a` or better, where `a` is the number of answers.
     pub fn r_precision(&self) -> f32 {
-        let n_answers = self.ranks.len();
-        self.ratio(within(&self.ranks, n_answers as u64), n_answers as u64)
+        self.recall_at(self.ranks.len() as u64)
     }
 
     /// Normalised discounted cumulative gain at `k`: binary gain, discount `1 / log2(rank + 1)`.
@@ -275,22 +251,14 @@ impl AnswerRanks {
         (self.groups.iter().map(share).sum::<f64>() / ideal) as f32
     }
 
-    fn counted(&self) -> &[u64] {
-        &self.ranks[..self.n_counted]
-    }
-
-    fn counted_within(&self, k: u64) -> usize {
-        within(self.counted(), k)
+    /// Number of answers at rank `k` or better.
+    fn n_within(&self, k: u64) -> usize {
+        self.ranks.partition_point(|&rank| rank <= k)
     }
 
     fn ratio(&self, part: usize, whole: u64) -> f32 {
         if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
     }
-}
-
-/// Number of the ascending ranks that are at most `k`.
-fn within(ranks: &[u64], k: u64) -> usize {
-    ranks.partition_point(|&rank| rank <= k)
 }
 
 /// Mean of `i / rank_i` over ascending ranks, `i` from 1; 0 if there are none.

@@ -90,9 +90,7 @@ impl ValueResult {
         }
         Self { query_id, exact, numeric, table_f1 }
     }
-}
 
-impl ValueResult {
     /// Returns the F1 of the rows if the label is a table, else `exact`; in `0..=1`.
     pub fn score(&self) -> f64 {
         self.table_f1.unwrap_or(self.exact)

@@ -90,6 +90,24 @@ impl GraphBoost {
         };
         best(strong.as_slice().to_vec(), MAX_ENTITIES).into_iter().map(linked).collect()
     }
+
+    /// Returns an explanation of a linked entity: the strength of its link and, if the node is a
+    /// neighbour, the path to the node and the node's fit.
+    fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
+        let kb = &self.base.kb;
+        let strength = Explanation::new("strength", entity.strength);
+        let explanation = Explanation::new("entity", kb.name(entity.node))
+            .with([strength])
+            .with(entity.neighborhood.hubs(kb));
+        let path = entity.neighborhood.path(node);
+        if node == entity.node || path.hops.is_empty() {
+            return explanation;
+        }
+        let fit = entity.kept.iter().find(|pair| pair.0 == node);
+        let fit = fit.map_or(Cell::from("not kept"), |pair| Cell::from(pair.1));
+        let path = Explanation::new("path", relation_in_words(kb, &path));
+        explanation.with([path.with([Explanation::new("fit", fit)])])
+    }
 }
 
 impl Retriever for GraphBoost {
@@ -121,25 +139,5 @@ impl Retriever for GraphBoost {
             rank_explanation(&self.name(), position, score).with(lists).with(entities)
         };
         Ok(Answer::with_explanations(ranking, detail, explained))
-    }
-}
-
-impl GraphBoost {
-    /// Returns an explanation of a linked entity: the strength of its link and, if the node is a
-    /// neighbour, the path to the node and the node's fit.
-    fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
-        let kb = &self.base.kb;
-        let strength = Explanation::new("strength", entity.strength);
-        let explanation = Explanation::new("entity", kb.name(entity.node))
-            .with([strength])
-            .with(entity.neighborhood.hubs(kb));
-        let path = entity.neighborhood.path(node);
-        if node == entity.node || path.hops.is_empty() {
-            return explanation;
-        }
-        let fit = entity.kept.iter().find(|pair| pair.0 == node);
-        let fit = fit.map_or(Cell::from("not kept"), |pair| Cell::from(pair.1));
-        let path = Explanation::new("path", relation_in_words(kb, &path));
-        explanation.with([path.with([Explanation::new("fit", fit)])])
     }
 }

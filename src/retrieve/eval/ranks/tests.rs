@@ -16,34 +16,30 @@ const CANDIDATES: [NodeId; 4] = [2, 5, 7, 9];
 const RANKING: [(NodeId, f32); 3] = [(7, 0.9), (9, 0.1), (5, 0.9)];
 
 #[test]
-fn worked_example_holds_under_both_score_rules() {
-    let ranks = |rule| AnswerRanks::new(&RANKING, &[2, 7], Candidates::sorted(&CANDIDATES), rule);
-    let (any, positive) = (ranks(ScoreRule::Any), ranks(ScoreRule::Positive));
-    assert_eq!(any.ranks(), [2, 4]);
-    for found in [&any, &positive] {
-        assert_eq!(found.reciprocal_rank(), 0.5);
-        assert_eq!(found.average_precision(), 0.5);
-        assert_eq!(found.r_precision(), 0.5);
-        assert_eq!((found.hit_at(1), found.hit_at(5)), (0.0, 1.0));
-        assert_eq!(found.recall_at(2), 0.5);
-        assert!((found.ndcg_at(2) - 0.5).abs() < 1e-7, "{}", found.ndcg_at(2));
-    }
-    assert_eq!((any.recall_at(20), positive.recall_at(20)), (1.0, 0.5));
-    assert_eq!((any.precision_at(5), positive.precision_at(5)), (0.4, 0.2));
+fn worked_example_holds() {
+    let found = AnswerRanks::new(&RANKING, &[2, 7], Candidates::sorted(&CANDIDATES));
+    assert_eq!(found.ranks(), [2, 4]);
+    assert_eq!(found.reciprocal_rank(), 0.5);
+    assert_eq!(found.average_precision(), 0.5);
+    assert_eq!(found.r_precision(), 0.5);
+    assert_eq!((found.hit_at(1), found.hit_at(5)), (0.0, 1.0));
+    assert_eq!(found.recall_at(2), 0.5);
+    assert!((found.ndcg_at(2) - 0.5).abs() < 1e-7, "{}", found.ndcg_at(2));
+    assert_eq!((found.recall_at(20), found.precision_at(5)), (1.0, 0.4));
 }
 
 #[test]
 fn what_is_no_candidate_neither_ranks_nor_counts() {
     let candidates = Candidates::sorted(&CANDIDATES);
     let ranking = [(3, 5.0), (1000, 4.0), (9, 1.0)];
-    let found = AnswerRanks::new(&ranking, &[9, 9, 3, 1000], candidates, ScoreRule::Any);
+    let found = AnswerRanks::new(&ranking, &[9, 9, 3, 1000], candidates);
     assert_eq!(found.ranks(), [1]);
     assert_eq!(found.recall_at(1), 1.0);
     assert_eq!(Metrics::new(&ranking, &[3], candidates), Metrics::default());
     assert_eq!(Metrics::new(&ranking, &[], candidates), Metrics::default());
     assert_eq!(Metrics::new(&[], &[2], candidates), Metrics::default());
     // Unnamed candidates follow by id even if nothing named was a candidate.
-    let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates, ScoreRule::Any);
+    let found = AnswerRanks::new(&[(3, 5.0)], &[7], candidates);
     assert_eq!(found.ranks(), [3]);
 }
 
@@ -61,8 +57,7 @@ fn candidates_of_a_base_are_told_by_type() {
     assert!(matches!(base, Candidates::Base(_)));
     let ids: Vec<NodeId> = (0..40).step_by(3).collect();
     let ranking: Vec<(NodeId, f32)> = (5..60).map(|node| (node, 1.0 / node as f32)).collect();
-    let found =
-        |candidates| AnswerRanks::new(&ranking, &[3, 4, 9, 39, 42], candidates, ScoreRule::Any);
+    let found = |candidates| AnswerRanks::new(&ranking, &[3, 4, 9, 39, 42], candidates);
     let expected = found(Candidates::Sorted(&ids));
     assert_eq!(found(base).ranks(), expected.ranks());
     assert_eq!(found(base).ndcg_at(100), expected.ndcg_at(100));
@@ -72,33 +67,26 @@ fn candidates_of_a_base_are_told_by_type() {
 struct Naive {
     /// Score and whether it is an answer, best first.
     full: Vec<(f32, bool)>,
-    rule: ScoreRule,
 }
 
 impl Naive {
-    fn new(
-        ranking: &[(NodeId, f32)],
-        answers: &[NodeId],
-        candidates: &[NodeId],
-        rule: ScoreRule,
-    ) -> Naive {
+    fn new(ranking: &[(NodeId, f32)], answers: &[NodeId], candidates: &[NodeId]) -> Naive {
         let filler = ranking.iter().map(|entry| entry.1).fold(f32::INFINITY, f32::min) - 1.0;
         let score = |node| ranking.iter().find(|entry| entry.0 == node).map_or(filler, |e| e.1);
         let mut full: Vec<(NodeId, f32)> = candidates.iter().map(|&id| (id, score(id))).collect();
         full.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
         let full = full.iter().map(|&(id, score)| (score, answers.contains(&id))).collect();
-        Naive { full, rule }
+        Naive { full }
     }
 
     fn n_answers(&self) -> usize {
         self.full.iter().filter(|entry| entry.1).count()
     }
 
-    /// Ranks from 1 of the answers among the first `k`, or only of counted answers.
-    fn ranks(&self, k: usize, counted: bool) -> Vec<usize> {
-        let counts = |score: f32| !counted || self.rule == ScoreRule::Any || score > 0.0;
+    /// Ranks from 1 of the answers among the first `k`.
+    fn ranks(&self, k: usize) -> Vec<usize> {
         let top = self.full.iter().take(k).enumerate();
-        top.filter(|(_, entry)| entry.1 && counts(entry.0)).map(|(i, _)| i + 1).collect()
+        top.filter(|(_, entry)| entry.1).map(|(i, _)| i + 1).collect()
     }
 
     fn over_answers(&self, part: usize) -> f32 {
@@ -106,7 +94,7 @@ impl Naive {
     }
 
     fn average_precision(&self, k: usize) -> f32 {
-        let ranks = self.ranks(k, true);
+        let ranks = self.ranks(k);
         let precision = |(i, &r): (usize, &usize)| f64::from((i + 1) as f32 / r as f32);
         let sum: f64 = ranks.iter().enumerate().map(precision).sum();
         if ranks.is_empty() { 0.0 } else { (sum / ranks.len() as f64) as f32 }
@@ -149,32 +137,29 @@ proptest! {
             named.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
         }
         let candidates: Vec<NodeId> = candidates.into_iter().collect();
-        for rule in [ScoreRule::Any, ScoreRule::Positive] {
-            for (ids, set) in [
-                (candidates.clone(), Candidates::sorted(&candidates)),
-                ((0..44).collect(), Candidates::All(44)),
-                ((3..30).collect(), Candidates::Range(3, 30)),
-            ] {
-                let found = AnswerRanks::new(&named, &answers, set, rule);
-                let naive = Naive::new(&named, &answers, &ids, rule);
-                let n = ids.len();
-                let ranks: Vec<usize> = found.ranks().iter().map(|&rank| rank as usize).collect();
-                prop_assert_eq!(ranks, naive.ranks(n, false));
-                prop_assert_eq!(found.average_precision(), naive.average_precision(n));
-                let best = naive.ranks(n, true).first().map_or(0.0, |&rank| 1.0 / rank as f32);
-                prop_assert_eq!(found.reciprocal_rank(), best);
-                let r_precision = naive.ranks(naive.n_answers(), false).len();
-                prop_assert_eq!(found.r_precision(), naive.over_answers(r_precision));
-                for k in [1, 2, 5, 17, 50] {
-                    let counted = naive.ranks(k, true).len();
-                    let at = k as u64;
-                    let hit = f32::from(!naive.ranks(k, false).is_empty());
-                    prop_assert_eq!(found.hit_at(at), hit);
-                    prop_assert_eq!(found.recall_at(at), naive.over_answers(counted));
-                    prop_assert_eq!(found.precision_at(at), counted as f32 / k as f32);
-                    prop_assert_eq!(found.average_precision_at(at), naive.average_precision(k));
-                    prop_assert!((found.ndcg_at(at) - naive.ndcg(k)).abs() < 1e-6);
-                }
+        for (ids, set) in [
+            (candidates.clone(), Candidates::sorted(&candidates)),
+            ((0..44).collect(), Candidates::All(44)),
+            ((3..30).collect(), Candidates::Range(3, 30)),
+        ] {
+            let found = AnswerRanks::new(&named, &answers, set);
+            let naive = Naive::new(&named, &answers, &ids);
+            let n = ids.len();
+            let ranks: Vec<usize> = found.ranks().iter().map(|&rank| rank as usize).collect();
+            let best = ranks.first().map_or(0.0, |&rank| 1.0 / rank as f32);
+            prop_assert_eq!(ranks, naive.ranks(n));
+            prop_assert_eq!(found.average_precision(), naive.average_precision(n));
+            prop_assert_eq!(found.reciprocal_rank(), best);
+            let r_precision = naive.ranks(naive.n_answers()).len();
+            prop_assert_eq!(found.r_precision(), naive.over_answers(r_precision));
+            for k in [1, 2, 5, 17, 50] {
+                let n_found = naive.ranks(k).len();
+                let at = k as u64;
+                prop_assert_eq!(found.hit_at(at), f32::from(n_found > 0));
+                prop_assert_eq!(found.recall_at(at), naive.over_answers(n_found));
+                prop_assert_eq!(found.precision_at(at), n_found as f32 / k as f32);
+                prop_assert_eq!(found.average_precision_at(at), naive.average_precision(k));
+                prop_assert!((found.ndcg_at(at) - naive.ndcg(k)).abs() < 1e-6);
             }
         }
     }
@@ -188,8 +173,6 @@ struct Case {
     answers: Vec<NodeId>,
     /// `stark_qa` with torchmetrics 1.7.3; null if equal scores leave the value undefined.
     any: BTreeMap<String, Option<f32>>,
-    /// `stark_qa` with a later torchmetrics, for rankings without ties.
-    positive: Option<BTreeMap<String, Option<f32>>>,
     /// pytrec_eval on the whole ranking with ties broken.
     trec: Option<BTreeMap<String, Option<f32>>>,
 }
@@ -214,13 +197,9 @@ fn other_evaluators_give_the_same_values() {
     let reference: Reference = serde_json::from_str(json).unwrap();
     let mut n_checked = BTreeMap::new();
     for (number, case) in reference.cases.iter().enumerate() {
-        for (source, expected, rule) in [
-            ("any", Some(&case.any), ScoreRule::Any),
-            ("positive", case.positive.as_ref(), ScoreRule::Positive),
-            ("trec", case.trec.as_ref(), ScoreRule::Any),
-        ] {
-            let candidates = Candidates::sorted(&case.candidates);
-            let found = AnswerRanks::new(&case.ranking, &case.answers, candidates, rule);
+        let candidates = Candidates::sorted(&case.candidates);
+        let found = AnswerRanks::new(&case.ranking, &case.answers, candidates);
+        for (source, expected) in [("any", Some(&case.any)), ("trec", case.trec.as_ref())] {
             for (name, expected) in expected.into_iter().flatten() {
                 let Some(expected) = expected else { continue };
                 let value = named_metric(&found, name);
@@ -240,7 +219,6 @@ fn other_evaluators_give_the_same_values() {
             .filter(|&&metric| metric != Metric::Hit100)
             .all(|metric| { n_checked.get(&("any", metric.to_string())).is_some_and(|n| *n > 30) })
     );
-    assert!(n_checked[&("positive", "recall@20".into())] > 20);
     assert!(n_checked[&("trec", "map".into())] > 40);
 }
 
@@ -303,8 +281,7 @@ fn reference_output_is_reproduced() {
             let ids = parse_ids(&record[2]);
             let ranking: Vec<(NodeId, f32)> =
                 ids.iter().enumerate().map(|(i, &id)| (id, -(i as f32))).collect();
-            let found =
-                AnswerRanks::new(&ranking, &answers[&record[1]], candidates, ScoreRule::Any);
+            let found = AnswerRanks::new(&ranking, &answers[&record[1]], candidates);
             for (metric, value) in Metrics::from_ranks(&found).iter() {
                 // The benchmark does not report it.
                 if metric == Metric::Hit100 {
