@@ -63,7 +63,7 @@ use agent_kb::{
     Kb, NodeId,
     answer::{Cell, Explanation},
 };
-use agent_llm::RoleSpec;
+use agent_llm::{LlmError, RoleSpec};
 use agent_retrieve::{
     Answer, AssistFailure, Call, Detail, NodeExplanation, Ranking, RetrieveError, Retriever,
     RoutedCategory, check_query,
@@ -74,7 +74,7 @@ use agent_sandbox::{
     ChosenSandbox, CompiledProgram, Failure, FailureKind, Input, Limits, Outcome, Param, RunResult,
     Sandbox, SandboxOptions, Workers, program::Program,
 };
-use agent_tools::{Assistant, Session, ToolCache, ToolCall, Trace};
+use agent_tools::{Assistant, AssistantError, Session, ToolCache, ToolCall, Trace};
 
 pub use answer::{STAND_IN, answer};
 pub use expand::{EXPAND_ROLE, Expander, expand_requests};
@@ -123,6 +123,29 @@ const MAX_LOGGED: usize = 300;
 pub(crate) fn log_unassisted(role: &RoleSpec, reason: &str) {
     let reason: String = one_line(reason).chars().take(MAX_LOGGED).collect();
     tracing::info!("no usable reply from the language model in role {}: {reason}", role.name);
+}
+
+/// Logs that a query is answered without the help of the model in `role`, and returns why.
+///
+/// # Errors
+/// [`RetrieveError::Llm`] if a ceiling is reached or the run is stopped, since every further
+/// request fails too; [`RetrieveError::Program`], its message after `prefix`, if the prompt cannot
+/// be rendered.
+pub(crate) fn assist_failure(
+    role: &RoleSpec,
+    error: AssistantError,
+    prefix: &str,
+) -> Result<AssistFailure, RetrieveError> {
+    let failure = match &error {
+        AssistantError::Llm(LlmError::Reply { .. }) => AssistFailure::Unusable,
+        AssistantError::Llm(error) if error.is_outage() => AssistFailure::Outage,
+        AssistantError::Llm(error) => return Err(RetrieveError::Llm(error.clone())),
+        AssistantError::Prompt(error) => {
+            return Err(RetrieveError::Program(format!("{prefix}{error}")));
+        }
+    };
+    log_unassisted(role, &error.to_string());
+    Ok(failure)
 }
 
 /// Number of candidates passed to a program.
@@ -285,17 +308,11 @@ impl Runtime {
             true => self.candidates(query)?,
             false => Arc::default(),
         };
-        let mut session =
-            Session::new(self.base.clone(), self.cache.clone()).stoppable(self.stop.clone());
-        if let Some(assistant) = &self.assistant {
-            session = session.with_assistant(assistant.clone());
-        }
-        if let Some((requests, tokens)) = self.asking {
-            session = session.with_llm_limits(requests, tokens);
-        }
-        if let Some(trace) = trace {
-            session = session.with_trace(trace);
-        }
+        let session = Session::new(self.base.clone(), self.cache.clone())
+            .stoppable(self.stop.clone())
+            .with_assistant(self.assistant.clone())
+            .with_llm_limits(self.asking)
+            .with_trace(trace);
         let n_nodes = self.base.kb.n_nodes() as usize;
         let input = Input { query, candidates: &candidates, params, n_nodes };
         let (result, host): RunResult =
@@ -345,17 +362,12 @@ impl Retriever for ProgramRetriever {
         ranking.truncate(k);
         let calls = trace.map(|trace| trace.take()).unwrap_or_default();
         let calls = ProgramCalls::new(&self.runtime.base.kb, "", calls);
-        let why =
-            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
-                let explanation = rank_explanation(&self.name, at, score);
-                NodeExplanation {
-                    explanation,
-                    calls: calls.on(node).collect(),
-                    features: Vec::new(),
-                }
-            });
-        let why = why.collect();
-        Ok(Answer { explanations: why, ..Answer::from_ranking(ranking) })
+        let explained = |at, node, score| NodeExplanation {
+            explanation: rank_explanation(&self.name, at, score),
+            calls: calls.on(node).collect(),
+            features: Vec::new(),
+        };
+        Ok(Answer::with_explanations(ranking, detail, explained))
     }
 }
 
@@ -522,36 +534,7 @@ impl BundleRetriever {
         let read = read_query(base, assistant, query, &offered, fields)?;
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
-}
 
-/// Runs `here` on this thread and `elsewhere` on a rayon thread. Unlike `rayon::join`, the waiting
-/// thread does not start work of other questions.
-fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
-    let mut found = None;
-    let own = rayon::in_place_scope(|scope| {
-        scope.spawn(|_| found = Some(elsewhere()));
-        here()
-    });
-    let found = found.unwrap_or_else(|| unreachable!("a scope waits for its spawned tasks"));
-    (own, found)
-}
-
-/// Ranks nodes in their order, with scores that fall from 1 in equal steps.
-pub(crate) fn in_order(nodes: &[NodeId]) -> Ranking {
-    let n = nodes.len();
-    nodes.iter().enumerate().map(|(at, &node)| (node, (n - at) as f32 / n as f32)).collect()
-}
-
-/// Converts the failure of a program into a query error: [`RetrieveError::Late`] after a deadline,
-/// [`RetrieveError::Program`] otherwise.
-fn failed(failure: &Failure, message: String) -> RetrieveError {
-    match failure.kind {
-        FailureKind::Deadline => RetrieveError::Late(message),
-        _ => RetrieveError::Program(message),
-    }
-}
-
-impl BundleRetriever {
     /// Collects the parts of an answer that depend only on the query: vector search, features and
     /// reading.
     fn context(&self, query: &str, conditions: Conditions) -> Result<QueryContext, RetrieveError> {
@@ -668,6 +651,33 @@ impl BundleRetriever {
             calls: calls.collect(),
             features: features.unwrap_or_default(),
         }
+    }
+}
+
+/// Runs `here` on this thread and `elsewhere` on a rayon thread. Unlike `rayon::join`, the waiting
+/// thread does not start work of other questions.
+fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B + Send) -> (A, B) {
+    let mut found = None;
+    let own = rayon::in_place_scope(|scope| {
+        scope.spawn(|_| found = Some(elsewhere()));
+        here()
+    });
+    let found = found.unwrap_or_else(|| unreachable!("a scope waits for its spawned tasks"));
+    (own, found)
+}
+
+/// Ranks nodes in their order, with scores that fall from 1 in equal steps.
+pub(crate) fn in_order(nodes: &[NodeId]) -> Ranking {
+    let n = nodes.len();
+    nodes.iter().enumerate().map(|(at, &node)| (node, (n - at) as f32 / n as f32)).collect()
+}
+
+/// Converts the failure of a program into a query error: [`RetrieveError::Late`] after a deadline,
+/// [`RetrieveError::Program`] otherwise.
+fn failed(failure: &Failure, message: String) -> RetrieveError {
+    match failure.kind {
+        FailureKind::Deadline => RetrieveError::Late(message),
+        _ => RetrieveError::Program(message),
     }
 }
 

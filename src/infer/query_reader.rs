@@ -12,9 +12,8 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    ROUTER_ROLE, RequestBounds,
+    ROUTER_ROLE, RequestBounds, assist_failure,
     bundle::conditions::Conditions,
-    log_unassisted,
     shown::{Entity, LinkedEntities},
 };
 use agent_index::{IndexedBase, TextPart};
@@ -22,9 +21,8 @@ use agent_kb::{
     Combine, Direction, NodeId, RelationId, Scores, Tuple, TypeId, best,
     table::{ColumnKind, Sample, sample},
 };
-use agent_llm::LlmError;
 use agent_retrieve::{AssistFailure, Ranking, RetrieveError};
-use agent_tools::{Assistant, AssistantError};
+use agent_tools::Assistant;
 
 /// Name of the prompt.
 const PROMPT: &str = "router/read";
@@ -152,18 +150,7 @@ pub(super) fn read_query(
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
         Ok(reply) => reply,
-        Err(AssistantError::Llm(error @ LlmError::Reply { .. })) => {
-            log_unassisted(&ROUTER_ROLE, &error.to_string());
-            return Ok(Err(AssistFailure::Unusable));
-        }
-        Err(AssistantError::Llm(error)) if error.is_outage() => {
-            log_unassisted(&ROUTER_ROLE, &error.to_string());
-            return Ok(Err(AssistFailure::Outage));
-        }
-        Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),
-        Err(AssistantError::Prompt(error)) => {
-            return Err(RetrieveError::Program(error.to_string()));
-        }
+        Err(error) => return assist_failure(&ROUTER_ROLE, error, "").map(Err),
     };
     Ok(Ok(ReadQuery::from_reply(base, &reply, &linked, categories.len())))
 }

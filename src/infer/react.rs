@@ -136,10 +136,9 @@ impl React {
         query: &str,
         shortlist: &[NodeId],
     ) -> Result<(Vec<NodeId>, Vec<Step>), RetrieveError> {
-        let mut session = Session::new(self.base.clone(), self.cache.clone());
-        if self.llm_tools {
-            session = session.with_assistant(self.assistant.clone());
-        }
+        let assistant = self.llm_tools.then(|| self.assistant.clone());
+        let mut session =
+            Session::new(self.base.clone(), self.cache.clone()).with_assistant(assistant);
         let mut steps: Vec<Step> = Vec::new();
         let mut request = self.first_request(query, shortlist)?;
         for turn in 1..=MAX_TURNS {

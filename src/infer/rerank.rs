@@ -15,7 +15,7 @@ use std::{collections::HashMap, iter, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    RequestBounds, log_unassisted,
+    RequestBounds, assist_failure, log_unassisted,
     shown::{LinkedEntities, RELATION_CHARS},
 };
 use agent_index::IndexedBase;
@@ -23,12 +23,12 @@ use agent_kb::{
     NodeId,
     answer::{AnswerValue, Cell, Explanation},
 };
-use agent_llm::{LlmError, RoleSpec};
+use agent_llm::RoleSpec;
 use agent_retrieve::{
     Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
     rank_explanation,
 };
-use agent_tools::{Assistant, AssistantError, unit_score};
+use agent_tools::{Assistant, unit_score};
 
 /// The role that scores candidates of a ranking.
 pub const RERANK_ROLE: RoleSpec = RoleSpec {
@@ -173,17 +173,11 @@ impl Rerank {
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,
-                    Err(AssistantError::Llm(error @ LlmError::Reply { .. })) => {
-                        log_unassisted(&RERANK_ROLE, &error.to_string());
+                    Err(error) => {
+                        let failure = assist_failure(&RERANK_ROLE, error, "rerank: ")?;
+                        outage |= failure == AssistFailure::Outage;
                         continue;
                     }
-                    Err(AssistantError::Llm(error)) if error.is_outage() => {
-                        log_unassisted(&RERANK_ROLE, &error.to_string());
-                        outage = true;
-                        continue;
-                    }
-                    Err(AssistantError::Llm(error)) => return Err(error.into()),
-                    Err(error) => return Err(RetrieveError::Program(format!("rerank: {error}"))),
                 };
                 read_scores(&reply, batch, &mut scores);
                 if batch.iter().any(|&at| scores[at].is_some()) {
@@ -229,6 +223,35 @@ impl Rerank {
             missed = missed_more;
         }
         Ok(ScoredShortlist { shortlist, scores, missed })
+    }
+
+    /// Makes the answer; the explanation of a node joins the explanations by the shortlist and by
+    /// the model.
+    fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
+        let ScoredShortlist { shortlist: given, scores, .. } = judged;
+        let places: HashMap<NodeId, usize> =
+            given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
+        let before = |node: NodeId| places.get(&node).copied();
+        let why =
+            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
+                let of_shortlist = before(node).and_then(|at| given.explanations.get(at)).cloned();
+                let own = rank_explanation(&self.name(), at, score)
+                    .with(judgement(before(node), &scores));
+                let of_shortlist = of_shortlist.unwrap_or_default();
+                NodeExplanation {
+                    explanation: own.with([of_shortlist.explanation]),
+                    ..of_shortlist
+                }
+            });
+        let why = why.collect();
+        let paths = |&(node, _): &(NodeId, f32)| {
+            before(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
+        };
+        let paths = match detail.paths {
+            true => ranking.iter().map(paths).collect(),
+            false => Vec::new(),
+        };
+        Answer { value: AnswerValue::nodes(ranking), end: None, paths, explanations: why, ..given }
     }
 }
 
@@ -301,37 +324,6 @@ fn cut(mut answer: Answer, k: usize, detail: Detail) -> Answer {
     answer.words.truncate(k);
     answer.explanations.truncate(detail.explained_count.min(k));
     Answer { value: AnswerValue::nodes(ranking), ..answer }
-}
-
-impl Rerank {
-    /// Makes the answer; the explanation of a node joins the explanations by the shortlist and by
-    /// the model.
-    fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
-        let ScoredShortlist { shortlist: given, scores, .. } = judged;
-        let places: HashMap<NodeId, usize> =
-            given.ranking().iter().enumerate().map(|(at, pair)| (pair.0, at)).collect();
-        let before = |node: NodeId| places.get(&node).copied();
-        let why =
-            ranking.iter().take(detail.explained_count).enumerate().map(|(at, &(node, score))| {
-                let of_shortlist = before(node).and_then(|at| given.explanations.get(at)).cloned();
-                let own = rank_explanation(&self.name(), at, score)
-                    .with(judgement(before(node), &scores));
-                let of_shortlist = of_shortlist.unwrap_or_default();
-                NodeExplanation {
-                    explanation: own.with([of_shortlist.explanation]),
-                    ..of_shortlist
-                }
-            });
-        let why = why.collect();
-        let paths = |&(node, _): &(NodeId, f32)| {
-            before(node).and_then(|at| given.paths.get(at)).cloned().unwrap_or_default()
-        };
-        let paths = match detail.paths {
-            true => ranking.iter().map(paths).collect(),
-            false => Vec::new(),
-        };
-        Answer { value: AnswerValue::nodes(ranking), end: None, paths, explanations: why, ..given }
-    }
 }
 
 /// Explains a node by the model's score and by `place`, the node's position in the shortlist, from

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Assistant, AssistantError, Meter, ToolError};
+use crate::{Assistant, AssistantError, Meter, ToolError, Work};
 use agent_llm::{
     LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::AskUsage,
 };
@@ -33,8 +33,8 @@ pub struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(assistant: Arc<Assistant>) -> Self {
-        Self { assistant: Some(assistant), ..Self::default() }
+    pub(super) fn new(assistant: Option<Arc<Assistant>>) -> Self {
+        Self { assistant, ..Self::default() }
     }
 
     /// Returns the time that tools have waited for the language model so far.
@@ -105,8 +105,12 @@ impl Requester {
             let request = assistant.request(TOOLS_ROLE.role(), prompt, input, attempt.sample);
             requests.push(request.map_err(prompt_error)?);
         }
-        let tokens: u64 = requests.iter().map(estimated_tokens).sum();
-        meter.charge_llm(requests.len() as u64, items as u64, tokens)?;
+        meter.charge(Work {
+            touched: 0,
+            llm_requests: requests.len() as u64,
+            llm_items: items as u64,
+            llm_tokens: requests.iter().map(estimated_tokens).sum(),
+        })?;
         let started = Instant::now();
         let answers = assistant.ask_json(requests.into_iter().map(Ok).collect(), attempt.repairs);
         self.waited += started.elapsed();
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn waiting_has_an_end_and_adds_up() {
         let (model, heard) = llm(|_| said("{\"class\": 1}"));
-        let mut requester = Requester::new(assistant(model));
+        let mut requester = Requester::new(Some(assistant(model)));
         let mut meter = Meter::default();
         let inputs = || vec![json!({"text": "x", "classes": [{"n": 1, "name": "a"}]})];
         let mut ask = |requester: &mut Requester| {

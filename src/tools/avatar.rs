@@ -14,7 +14,7 @@ use crate::{
     text::{cosines, internal},
 };
 use agent_embed::matrix::dot;
-use agent_ground::words::fold;
+use agent_ground::words::{self, fold};
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
@@ -83,7 +83,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
             let node = lookup::node(ctx.base, args.node(0)?)?;
             let mut text = ctx.base.kb.text(node).to_owned();
             text.push_str(&relation_text(ctx, node)?);
-            cut(ctx, text)
+            cut(ctx, &text)
         },
     ),
     ToolSpec::new(
@@ -94,7 +94,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         "get_text_info(0)",
         |ctx, args| {
             let node = lookup::node(ctx.base, args.node(0)?)?;
-            let text = ctx.base.kb.text(node).to_owned();
+            let text = ctx.base.kb.text(node);
             cut(ctx, text)
         },
     ),
@@ -107,7 +107,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         |ctx, args| {
             let node = lookup::node(ctx.base, args.node(0)?)?;
             let text = relation_text(ctx, node)?;
-            cut(ctx, text)
+            cut(ctx, &text)
         },
     ),
     ToolSpec::new(
@@ -308,11 +308,8 @@ fn contains_words(text: &str, words: &str) -> bool {
         })
 }
 
-fn cut(ctx: &mut ToolCtx<'_>, mut text: String) -> Result<Value, ToolError> {
-    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
-        text.truncate(end);
-        text.push_str(" [cut]");
-    }
+fn cut(ctx: &mut ToolCtx<'_>, text: &str) -> Result<Value, ToolError> {
+    let text = words::cut(text, MAX_TEXT_CHARS, " [cut]");
     ctx.meter.touch(text.len() / 100)?;
     Ok(Value::text(&text))
 }
@@ -363,7 +360,7 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     let node = lookup::node(ctx.base, args.node(0)?)?;
     let (attribute, k, size) = (args.text(1)?, args.count(2)?, args.count(3)?.max(16));
     if let Some(text) = ctx.base.kb.field_id(attribute).and_then(|f| ctx.base.kb.field(node, f)) {
-        return cut(ctx, text.to_owned());
+        return cut(ctx, text);
     }
     let mut text = ctx.base.kb.text(node).to_owned();
     text.push_str(&relation_text(ctx, node)?);
@@ -379,7 +376,7 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     }
     let best = best(scored, k);
     let texts: Vec<&str> = best.iter().map(|&(index, _)| chunks[index as usize].as_str()).collect();
-    cut(ctx, texts.join(";\n"))
+    cut(ctx, &texts.join(";\n"))
 }
 
 /// Splits a text at whitespace into pieces of at most `size` characters; a longer word is a piece

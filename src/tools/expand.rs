@@ -166,7 +166,7 @@ mod tests {
             let (model, heard) = llm(echo);
             let session = || {
                 Session::new(planted(), Some(cache.clone()))
-                    .with_assistant(assistant(model.clone()))
+                    .with_assistant(Some(assistant(model.clone())))
             };
             let mut first = session();
             let expanded = text(call(&mut first, QUERY, how));
@@ -184,7 +184,7 @@ mod tests {
         let base = planted();
         let answer: NodeId = agent_testing::answer();
         let (model, _) = llm(echo);
-        let mut session = Session::new(base.clone(), None).with_assistant(assistant(model));
+        let mut session = Session::new(base.clone(), None).with_assistant(Some(assistant(model)));
         let name = base.kb.name(answer);
         assert!(text(call(&mut session, QUERY, "kar")).contains(name));
         assert!(!text(call(&mut session, QUERY, "hyde")).contains(name));
@@ -212,8 +212,8 @@ mod tests {
         let (model, heard) = llm(|_| said("I would rather not."));
         let (trace, cache) = (Trace::default(), Arc::new(ToolCache::new(1 << 20)));
         let mut session = Session::new(planted(), Some(cache.clone()))
-            .with_assistant(assistant(model))
-            .with_trace(&trace);
+            .with_assistant(Some(assistant(model)))
+            .with_trace(Some(&trace));
         for method in Method::ALL {
             assert_eq!(text(call(&mut session, QUERY, method.name())), QUERY);
         }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(cache.hits_and_misses().0, 0);
 
         let (model, _) = llm(|_| Err(LlmError::Unrecorded("not there".to_owned())));
-        let mut session = Session::new(planted(), None).with_assistant(assistant(model));
+        let mut session = Session::new(planted(), None).with_assistant(Some(assistant(model)));
         let ended = call(&mut session, QUERY, "kar");
         assert!(matches!(&ended, Err(ToolError::Llm(why)) if why.contains("not there")));
         assert!(session.outage().is_some());
@@ -234,15 +234,15 @@ mod tests {
     fn the_bounds_of_a_program_call_hold() {
         let (model, heard) = llm(echo);
         let mut session = Session::new(planted(), None)
-            .with_assistant(assistant(model))
-            .with_llm_limits(4, 40_000);
+            .with_assistant(Some(assistant(model)))
+            .with_llm_limits(Some((4, 40_000)));
         let refused = call(&mut session, QUERY, "agr");
         assert!(matches!(refused, Err(ToolError::Budget(_))), "{refused:?}");
         assert_eq!(heard.count(), 4);
         let (model, heard) = llm(|_| said(json!({"documents": ["wool"]}).to_string()));
         let stop = Arc::new(AtomicBool::new(true));
         let mut session =
-            Session::new(planted(), None).with_assistant(assistant(model)).stoppable(stop);
+            Session::new(planted(), None).with_assistant(Some(assistant(model))).stoppable(stop);
         assert_eq!(call(&mut session, QUERY, "rar"), Err(ToolError::Stopped));
         assert_eq!(heard.count(), 0);
     }

@@ -15,7 +15,7 @@ use crate::{
     ArgSpec, Args, Assistant, Kind, NodeFlow, Requester, ToolCache, ToolCtx, ToolError, ToolHost,
     Value, registry, source::literal,
 };
-use agent_ground::{clock::Timer, locks::locked};
+use agent_ground::{clock::Timer, locks::locked, words::cut};
 use agent_index::{IndexedBase, terms::QueryTerms};
 use agent_kb::{Kb, NodeId, answer::Cell};
 use agent_llm::{LlmError, replies::AskUsage};
@@ -153,22 +153,13 @@ impl Meter {
         self.timer = self.timer.map(|timer| timer.with_waiting(waited));
     }
 
-    /// Charges requests to a language model before they are sent: their number, the number of nodes
-    /// and texts in them, and their tokens.
+    /// Charges work before it is done.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] if the sum of all charges exceeds 40 requests, 400 nodes and texts, or
-    /// 400,000 tokens, or the session's lower limits.
-    pub fn charge_llm(
-        &mut self,
-        llm_requests: u64,
-        llm_items: u64,
-        llm_tokens: u64,
-    ) -> Result<(), ToolError> {
-        self.charge(Work { touched: 0, llm_requests, llm_items, llm_tokens })
-    }
-
-    fn charge(&mut self, more: Work) -> Result<(), ToolError> {
+    /// [`ToolError::Budget`] if the sum of all charges exceeds 20,000,000 nodes, edges and postings,
+    /// 40 requests to a language model, 400 nodes and texts in them, or 400,000 tokens, or the
+    /// session's lower limits.
+    pub(super) fn charge(&mut self, more: Work) -> Result<(), ToolError> {
         let work = &mut self.work;
         work.touched += more.touched;
         work.llm_requests += more.llm_requests;
@@ -268,8 +259,8 @@ impl Session {
         }
     }
 
-    /// Sets the language model for the tools that need it.
-    pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
+    /// Sets the language model for the tools that need it; without one they fail.
+    pub fn with_assistant(mut self, assistant: Option<Arc<Assistant>>) -> Self {
         self.requester = Requester::new(assistant);
         self
     }
@@ -285,15 +276,17 @@ impl Session {
         self
     }
 
-    /// Lowers the maximum number of requests to a language model, and of tokens, for this session.
-    pub fn with_llm_limits(mut self, requests: u64, tokens: u64) -> Self {
-        self.meter.llm_limits = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
+    /// Lowers the maximum number of requests to a language model, and of tokens, for this session,
+    /// if such a pair is given.
+    pub fn with_llm_limits(mut self, limits: Option<(u64, u64)>) -> Self {
+        self.meter.llm_limits = limits
+            .map(|(requests, tokens)| (requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
         self
     }
 
-    /// Records the first 200 tool calls in `trace`, with arguments and results.
-    pub fn with_trace(mut self, trace: &Trace) -> Self {
-        self.trace = Some(trace.clone());
+    /// Records the first 200 tool calls in `trace`, if there is one, with arguments and results.
+    pub fn with_trace(mut self, trace: Option<&Trace>) -> Self {
+        self.trace = trace.cloned();
         self
     }
 
@@ -456,8 +449,9 @@ impl ToolCall {
 
 /// Formats a value for display, shortened.
 fn describe(kb: &Kb, value: &Value) -> String {
+    let described = |text: &str| cut(text, DESCRIBED_CHARS, "...");
     let named = |n: usize, nodes: Vec<NodeId>, kind: &str| {
-        let names: Vec<String> = nodes.iter().map(|&node| cut(kb.name(node))).collect();
+        let names: Vec<String> = nodes.iter().map(|&node| described(kb.name(node))).collect();
         let more = if n > nodes.len() { ", ..." } else { "" };
         format!("{n} {kind}{}{}{more}", if n > 0 { ": " } else { "" }, names.join(", "))
     };
@@ -466,7 +460,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
         Value::Bool(truth) => truth.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Float(number) => format!("{number:.4}"),
-        Value::Text(text) => literal(&cut(text)),
+        Value::Text(text) => literal(&described(text)),
         Value::Nodes(nodes) => {
             let first = nodes.as_slice().iter().take(DESCRIBED_NODES).copied().collect();
             named(nodes.len(), first, "nodes")
@@ -484,12 +478,5 @@ fn describe(kb: &Kb, value: &Value) -> String {
             format!("[{}{more}]", items.join(", "))
         }
         Value::Map(map) => format!("map of {}", map.len()),
-    }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(DESCRIBED_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{ArgSpec, Args, Kind, ToolCtx, ToolError, ToolSpec, Value, lookup};
 use agent_kb::{
-    Direction, FieldId, NodeId, RelationId, TypeId,
+    Direction, FieldId, NodeId, RelationId, TypeId, distinct,
     table::{
         Budget, Cell, Column, ColumnSpec, read,
         statistics::{Moments, quantile},
@@ -134,9 +134,7 @@ fn follow(
             ctx.meter.touch(1 + neighbors.len())?;
             next.extend(neighbors.iter());
         }
-        next.sort_unstable();
-        next.dedup();
-        nodes = next;
+        nodes = distinct(next);
     }
     nodes.retain(|&other| other != node);
     Ok(nodes)
@@ -246,7 +244,6 @@ fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
 /// Returns the names of the groups to which a value belongs.
 fn groups(value: Value) -> Vec<String> {
     match value {
-        Value::Unit => Vec::new(),
         Value::Text(text) => vec![text.to_string()],
         Value::Int(number) => vec![number.to_string()],
         Value::Float(number) => vec![number.to_string()],

@@ -170,10 +170,7 @@ impl<'a> Args<'a> {
 
     /// Returns argument `index` as text.
     pub fn text(&self, index: usize) -> Result<&'a str, ToolError> {
-        match self.value(index) {
-            Value::Text(text) => Ok(text),
-            _ => self.wrong(index, Kind::Text),
-        }
+        self.value(index).as_text().map_or_else(|| self.wrong(index, Kind::Text), Ok)
     }
 
     /// Returns argument `index` as a list of texts.
@@ -200,14 +197,6 @@ impl<'a> Args<'a> {
             return Err(ToolError::BadArgs(format!("argument {} must not be negative", index + 1)));
         }
         Ok(number as usize)
-    }
-
-    /// Returns argument `index` as a truth value.
-    pub fn bool(&self, index: usize) -> Result<bool, ToolError> {
-        match self.value(index) {
-            Value::Bool(truth) => Ok(*truth),
-            _ => self.wrong(index, Kind::Bool),
-        }
     }
 
     /// Returns argument `index` as a node id, which may be unknown to the base.

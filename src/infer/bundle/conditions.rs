@@ -375,9 +375,8 @@ fn sampled_fields(kb: &Kb) -> Vec<Field> {
 /// Returns the field to which a date without a named field refers: the field whose name contains
 /// the earliest entry of [`GENERAL_DATES`], ties by field id.
 fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
-    let name = |field: &Field| kb.field_names().get(usize::from(field.id.0)).map(String::as_str);
     let place = |field: &&&Field| {
-        let name = name(field).unwrap_or_default();
+        let name = kb.field_name(field.id);
         let place = GENERAL_DATES.iter().position(|general| name.contains(general));
         (place.unwrap_or(GENERAL_DATES.len()), field.id)
     };
@@ -533,7 +532,6 @@ impl<'a> Reader<'a> {
         synonyms: &[(&str, &str)],
     ) -> Option<(usize, String)> {
         let kb = &self.base.kb;
-        let name = |field: &Field| kb.field_names()[usize::from(field.id.0)].as_str();
         let fields: Vec<&Field> = self.fields.iter().filter(|field| field.kind == kind).collect();
         let is_marked = |place: &usize| {
             self.mentions.iter().any(|mention| mention.marked && mention.words.contains(place))
@@ -553,7 +551,7 @@ impl<'a> Reader<'a> {
                 fields.iter().filter(means).filter(|field| self.path_to(field).is_some());
             let most = reachable.clone().map(|field| field.n).max().unwrap_or_default();
             let best = reachable.min_by_key(|field| {
-                let is_more = stemmed(&self.base.stems, name(field)).len() > 1;
+                let is_more = stemmed(&self.base.stems, kb.field_name(field.id)).len() > 1;
                 (!self.is_own(field), field.n * FEW < most, is_more, Reverse(field.n), field.id)
             });
             if let Some(field) = best {
@@ -573,8 +571,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a word is a form of a word of the field's name, or one of its `synonyms`.
     fn is_named(&self, field: &Field, word: &Word<'_>, synonyms: &[(&str, &str)]) -> bool {
-        let name = self.base.kb.field_names().get(usize::from(field.id.0));
-        let own = name.map(|name| stemmed(&self.base.stems, name)).unwrap_or_default();
+        let own = stemmed(&self.base.stems, self.base.kb.field_name(field.id));
         let is_of = |row: &&(&str, &str)| own.iter().any(|own| *own == self.base.stems.stem(row.0));
         own.iter().any(|own| !is_question_word(own) && is_form(own, &word.stem))
             || synonyms.iter().filter(is_of).any(|row| has(row.1, &word.folded))
@@ -589,9 +586,9 @@ impl<'a> Reader<'a> {
     /// to the wanted type has the field, `type.field`.
     fn path_to(&self, field: &Field) -> Option<String> {
         let kb = &self.base.kb;
-        let name = kb.field_names().get(usize::from(field.id.0))?;
+        let name = kb.field_name(field.id);
         if self.is_own(field) {
-            return Some(name.clone());
+            return Some(name.to_owned());
         }
         let wanted = self.wanted.as_deref()?;
         let of = field.types.iter().find(|&&of| self.is_beside(wanted, of))?;

@@ -34,7 +34,7 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, Scores, TypeId,
-    answer::Explanation, paths_along,
+    answer::Explanation, distinct, paths_along,
 };
 
 /// Maximum number of names of a plain question.
@@ -286,9 +286,7 @@ pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<
     }
     debug_assert!(metapaths.iter().all(|metapath| metapath.steps.len() <= MAX_STEPS));
     metapaths.retain(|metapath| base.kb.candidate_types().contains(&metapath.target));
-    metapaths.sort();
-    metapaths.dedup();
-    metapaths
+    distinct(metapaths)
 }
 
 /// Returns the steps from a type, each with the type that it reaches.
@@ -324,9 +322,7 @@ pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Opt
             let neighbors = base.kb.neighbors(node, relation, direction);
             next.extend(neighbors.iter().filter(|&&node| base.kb.node_type(node) == end));
         }
-        next.sort_unstable();
-        next.dedup();
-        nodes = next;
+        nodes = distinct(next);
     }
     Some(nodes)
 }

@@ -21,7 +21,7 @@ fn session(
     answer: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) -> (Session, RequestLog) {
     let (model, heard) = llm(answer);
-    (Session::new(example_base(), None).with_assistant(assistant(model)), heard)
+    (Session::new(example_base(), None).with_assistant(Some(assistant(model))), heard)
 }
 
 fn call(session: &mut Session, name: &str, args: Vec<Value>) -> Result<Value, ToolError> {
@@ -137,8 +137,8 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
     let trace = Trace::default();
     let open = || {
         Session::new(example_base(), Some(cache.clone()))
-            .with_assistant(assistant(model.clone()))
-            .with_trace(&trace)
+            .with_assistant(Some(assistant(model.clone())))
+            .with_trace(Some(&trace))
     };
     let scores = call(&mut open(), "get_scores_by_llm", vec![nodes(&[0, 1, 2]), Value::text("q")]);
     let expected = [0.5, 0.5, 0.0].map(Value::Float);
@@ -166,7 +166,7 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
 fn hopeless_replies_end_after_three_requests() {
     let (mut session, heard) = session(|request| said(format!("no {}", request.messages.len())));
     let trace = Trace::default();
-    session = session.with_trace(&trace);
+    session = session.with_trace(Some(&trace));
     let args = vec![nodes(&[0]), Value::text("q")];
     let met = call(&mut session, "check_req_by_llm", args).unwrap();
     assert_eq!((met, heard.count()), (Value::List(vec![Value::Bool(false)]), 3));

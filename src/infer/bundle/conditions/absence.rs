@@ -80,7 +80,9 @@ impl Reader<'_> {
             if let Some(mention) = self.mention_at(next) {
                 // In "iPhone 5" and "type 1", neither "iPhone" nor "1" alone is excluded.
                 let has_digit = |at: usize| {
-                    self.words.get(at).is_some_and(|word| word.folded.starts_with(is_digit))
+                    self.words
+                        .get(at)
+                        .is_some_and(|word| word.folded.starts_with(|c: char| c.is_ascii_digit()))
                 };
                 let end = mention.words.end;
                 let is_cut_short = has_digit(end) && !self.is_cut(end);
@@ -289,11 +291,8 @@ impl Reader<'_> {
     /// As [`after_type`](Self::after_type), for one type.
     fn after_type_of(&self, end: usize, kind: TypeId) -> Option<usize> {
         let own = stemmed(&self.base.stems, self.base.kb.type_name(kind));
-        let starts = (end..end + MAX_AFTER).take_while(|&at| {
-            let before = end..at;
-            before.into_iter().all(|at| self.is_any(at, FILLERS))
-        });
-        starts.into_iter().find_map(|at| {
+        let is_start = |&at: &usize| (end..at).all(|at| self.is_any(at, FILLERS));
+        (end..end + MAX_AFTER).take_while(is_start).find_map(|at| {
             let is_said = |word: &&Word<'_>| own.iter().any(|own| is_form(own, &word.stem));
             let said = self.words.iter().skip(at).take(own.len()).take_while(is_said).count();
             (said > 0).then_some(at + said)
@@ -345,8 +344,4 @@ impl Reader<'_> {
         let field = kb.field_names().iter().find(|name| *name == kb.type_name(kind))?;
         Some(format!("{}.{field}", kb.type_name(middle)))
     }
-}
-
-fn is_digit(c: char) -> bool {
-    c.is_ascii_digit()
 }

@@ -102,11 +102,11 @@ impl Reader<'_> {
     fn price(&self) -> Option<String> {
         let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         let own = numbers.filter(|field| self.is_own(field));
-        let names = own.filter_map(|field| self.base.kb.field_names().get(usize::from(field.id.0)));
+        let names = own.map(|field| self.base.kb.field_name(field.id));
         let of = |word: &str| {
             names.clone().filter(|name| name.contains(word)).min_by_key(|name| name.len())
         };
-        of("price").or_else(|| of("cost")).cloned()
+        of("price").or_else(|| of("cost")).map(str::to_owned)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::bundle::{lexicon::Synonyms, schema::is_form};
 use agent_index::IndexedBase;
-use agent_kb::{RelationId, TypeId};
+use agent_kb::{RelationId, TypeId, distinct};
 
 /// Maximum number of metapaths from one name to one type that are combined with the metapaths of
 /// other names, in addition to metapaths of phrasings.
@@ -299,16 +299,15 @@ impl<'a> Model<'a> {
         let longer = metapaths.iter().filter(|metapath| !expected_length(metapath));
         let longer: usize = longer.map(|metapath| metapath.steps.len() - 1).sum();
         let synonyms = metapaths.iter().fold(0, |all, metapath| all | self.synonyms_of(metapath));
-        let unlearnt = self.wording(&expected, synonyms, None);
+        let (log, plain) = self.wording(&expected, synonyms, None);
         let names = metapaths.iter().fold(0, |all, metapath| all | self.names_of(metapath));
         let by_synonym = self.topical & synonyms & !names != 0;
-        let (log, plain) = (unlearnt.0 + LONGER * longer as f32, unlearnt.1);
-        let by_schema = Guess { metapaths, log, plain, by_synonym };
+        let log = log + LONGER * longer as f32;
+        let mut guess = Guess { metapaths, log, plain, by_synonym };
         let learnt = self.phrasing(worded).map(|phrasing| {
             let (log, plain) = self.wording(&expected, synonyms, Some(phrasing));
             (log + (phrasing.n as f32 + 1.0).ln(), plain)
         });
-        let mut guess = by_schema;
         let said = guess.metapaths.first().and_then(|first| self.question.says_direction(first));
         if said.is_none_or(|said| !said)
             && guess.metapaths.iter().any(|metapath| metapath.is_one_way_within_a_type())
@@ -435,9 +434,7 @@ impl<'a> Model<'a> {
         let mut metapaths = metapaths_from(self.base, start, false);
         let directed = metapaths_from(self.base, start, true);
         metapaths.extend(directed.into_iter().filter(is_said));
-        metapaths.sort();
-        metapaths.dedup();
-        metapaths.into_iter().map(|metapath| self.worded(metapath)).collect()
+        distinct(metapaths).into_iter().map(|metapath| self.worded(metapath)).collect()
     }
 
     /// Returns the readings that explain all words, most likely first, ties by ascending metapaths.
