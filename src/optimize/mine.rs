@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use agent_dataset::LabelledQuery;
 use agent_index::{IndexError, IndexedBase, TextPart};
-use agent_kb::{Direction, NodeId, RelationId, TypeId};
+use agent_kb::{Direction, NodeId, RelationId, TypeId, distinct};
 
 /// Maximum number of named entities of each type per query; the strongest are kept.
 const LINKED_ENTITIES: usize = 4;
@@ -311,9 +311,7 @@ fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usiz
     let mut nodes: Vec<NodeId> = starts.map(|entity| entity.node).collect();
     for step in &pattern.steps {
         let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_owned();
-        nodes = nodes.iter().flat_map(next).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+        nodes = distinct(nodes.iter().flat_map(next).collect());
     }
     nodes.iter().filter(|&&node| base.kb.node_type(node) == pattern.target).count()
 }

@@ -22,6 +22,7 @@ use crate::{
     trial::{digest, generator},
 };
 use agent_infer::bundle::{CategoryProof, Proof};
+use agent_kb::distinct;
 
 /// Number of queries in the first batch of a sequential test; each further batch doubles the number
 /// of tested queries.
@@ -75,9 +76,8 @@ impl SequentialTest {
             let share = gains.len() as f64 / known.len().max(1) as f64;
             (gains, share)
         };
-        let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
-        changed.sort_unstable();
-        changed.dedup();
+        let changed: Vec<usize> =
+            distinct(self.entries.iter().map(|entry| entry.category).collect());
         if self.proof.proven {
             let (gains, share) = gains_and_share(None);
             let level = self.levels.together.powf(share);

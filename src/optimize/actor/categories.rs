@@ -17,6 +17,7 @@ use crate::{
     trial::{Pool, generator},
 };
 use agent_ground::words::one_line;
+use agent_kb::distinct;
 use agent_llm::RoleSpec;
 
 /// The role that finds categories of queries and assigns queries to them.
@@ -190,9 +191,7 @@ fn proposed_categories(
     for category in reply["categories"].as_array().into_iter().flatten() {
         let numbers = category["queries"].as_array().into_iter().flatten();
         let places = numbers.filter_map(|n| usize::try_from(n.as_u64()?.checked_sub(1)?).ok());
-        let mut queries: Vec<usize> = places.filter(|&place| place < n_queries).collect();
-        queries.sort_unstable();
-        queries.dedup();
+        let queries: Vec<usize> = distinct(places.filter(|&place| place < n_queries).collect());
         let name = text(&category["name"], NAME_CHARS);
         let taken = name == OTHERS || found.iter().any(|other| other.name == name);
         if name.is_empty() || taken || found.len() == max_categories {

@@ -60,6 +60,7 @@ use crate::{
 };
 use agent_index::Part;
 use agent_infer::bundle::LlmProvenance;
+use agent_kb::distinct;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
@@ -333,9 +334,7 @@ impl Actor {
         if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
             replies.append(&mut notes.replies);
         }
-        replies.sort_unstable();
-        replies.dedup();
-        replies
+        distinct(replies)
     }
 
     /// Classifies a reply. Returns its value, an inner error that ends only this step, or an error

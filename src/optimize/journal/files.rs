@@ -1,25 +1,12 @@
 //! The open files of a run: the database connection, which the journal and its replies share, and
 //! whether results can still be written after a failed write.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
 use crate::journal::{
     JournalError, Result,
     lock::{FileLocation, Lock},
     reserve::Reserve,
     store::Store,
 };
-use agent_ground::locks::locked;
-
-/// The open files of a run, shared by the journal and its replies.
-#[derive(Clone, Debug)]
-pub(super) struct SharedFiles(pub(super) Arc<Mutex<Files>>);
-
-impl SharedFiles {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Files> {
-        locked(&self.0)
-    }
-}
 
 /// The open files of a run.
 #[derive(Debug)]

@@ -48,13 +48,14 @@ use serde_json::Value;
 
 use crate::journal::{
     encode::{decode, encode},
-    files::{Files, SharedFiles, State, Writer},
+    files::{Files, State, Writer},
     lock::{FileLocation, LOCK_FILE, Lock},
     replies::check_key,
     reserve::Reserve,
     store::{Store, StoredStep},
 };
 pub use crate::journal::{error::JournalError, lock::writer_pid, replies::JournalReplies};
+use agent_ground::locks::locked;
 use agent_sandbox::program::Program;
 
 /// Result of a function of the journal.
@@ -108,7 +109,8 @@ pub struct StepRecord {
 /// Another process can write the run once the journal and its replies are dropped.
 #[derive(Debug)]
 pub struct Journal {
-    files: SharedFiles,
+    /// The open files, shared with the replies.
+    files: Arc<Mutex<Files>>,
     config: Value,
 }
 
@@ -193,7 +195,7 @@ impl Journal {
             }),
             None => None,
         };
-        Ok(Self { files: SharedFiles(Arc::new(Mutex::new(Files { store, writer }))), config })
+        Ok(Self { files: Arc::new(Mutex::new(Files { store, writer })), config })
     }
 
     /// Returns the configuration that the run was created with, as read back from its JSON.
@@ -207,7 +209,7 @@ impl Journal {
     /// [`JournalError::Decode`] if the result has another type; [`JournalError::Damaged`],
     /// [`JournalError::Storage`].
     pub fn find<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<T>> {
-        let found = self.files.lock().store.step(kind, key)?;
+        let found = locked(&self.files).store.step(kind, key)?;
         found.map(|step| decode(kind, key, &step.body)).transpose()
     }
 
@@ -256,7 +258,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Moved`] if a file of the run was removed or replaced.
     pub fn replies(&self) -> Result<Arc<JournalReplies>> {
-        self.files.lock().check_locations()?;
+        locked(&self.files).check_locations()?;
         Ok(Arc::new(JournalReplies(self.files.clone())))
     }
 
@@ -281,7 +283,7 @@ impl Journal {
             return Ok(value);
         }
         check_names(kind, key)?;
-        self.files.lock().check_writable(false)?;
+        locked(&self.files).check_writable(false)?;
         let (value, programs) = compute()?;
         let body = encode(kind, key, &value, BODY_BYTES)?;
         // Decoded before the commit, so that every stored value can be read.
@@ -296,7 +298,7 @@ impl Journal {
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn steps(&self) -> Result<Vec<StepRecord>> {
         let mut steps = Vec::new();
-        self.files.lock().store.each_step(|step| {
+        locked(&self.files).store.each_step(|step| {
             steps.push(step_record(step)?);
             Ok(())
         })?;
@@ -309,7 +311,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StepRecord>> {
-        let stored = self.files.lock().store.steps_after(n, limit)?;
+        let stored = locked(&self.files).store.steps_after(n, limit)?;
         stored.into_iter().map(step_record).collect()
     }
 
@@ -327,7 +329,7 @@ impl Journal {
             let prefix = id_or_prefix.chars().take(blake3::OUT_LEN * 2 + 1).collect();
             return Err(JournalError::BadPrefix(prefix));
         }
-        let files = self.files.lock();
+        let files = locked(&self.files);
         let mut ids = files.store.ids(&prefix)?;
         match ids.len() {
             0 => Ok(None),
@@ -341,7 +343,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
     pub fn programs(&self) -> Result<Vec<Program>> {
-        self.files.lock().store.programs()
+        locked(&self.files).store.programs()
     }
 
     /// Commits a step whose body is already encoded as JSON, unless an equal step is stored.
@@ -365,7 +367,7 @@ impl Journal {
             format!("the list of replies of step {kind} {key:?}")
         })?;
         replies.iter().try_for_each(|reply| check_key(reply))?;
-        let mut files = self.files.lock();
+        let mut files = locked(&self.files);
         files.check_writable(false)?;
         let names = replies.join(" ");
         if let Some(stored) = files.store.step(kind, key)? {

@@ -4,12 +4,15 @@
 //! numbers, so that the order in which threads store them does not matter. Steps name the keys of
 //! the replies that they used.
 
+use std::sync::{Arc, Mutex};
+
 use crate::journal::{
     BODY_BYTES, JournalError, KEY_BYTES, Result,
     encode::{decode, encode},
-    files::SharedFiles,
+    files::Files,
     store::StoredReply,
 };
+use agent_ground::locks::locked;
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
 /// Kind that error messages about replies state in place of a step's kind.
@@ -20,7 +23,7 @@ const MAX_UNUSABLE: usize = 1_000;
 
 /// Access to the stored replies of a run. The run stays locked until this is dropped.
 #[derive(Debug)]
-pub struct JournalReplies(pub(super) SharedFiles);
+pub struct JournalReplies(pub(super) Arc<Mutex<Files>>);
 
 impl JournalReplies {
     /// Returns the exchange (request and reply) that is stored under a key; `None` if there is
@@ -30,7 +33,7 @@ impl JournalReplies {
     /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
     /// version wrote the exchange in another form.
     pub fn find(&self, key: &str) -> Result<Option<Exchange>> {
-        let stored = self.0.lock().store.reply(key)?;
+        let stored = locked(&self.0).store.reply(key)?;
         stored.map(exchange).transpose()
     }
 
@@ -46,7 +49,7 @@ impl JournalReplies {
         let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
         let reply = encode(KIND, key, &exchange.reply, BODY_BYTES)?;
         let (role, paid) = (exchange.request.role.name(), exchange.paid);
-        let mut files = self.0.lock();
+        let mut files = locked(&self.0);
         if files.store.reply(key)?.is_some() {
             return Ok(());
         }
@@ -61,7 +64,7 @@ impl JournalReplies {
     /// As [`JournalReplies::find`].
     pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>> {
         let mut exchanges = Vec::new();
-        self.0.lock().store.each_reply(|stored| {
+        locked(&self.0).store.each_reply(|stored| {
             let key = stored.key.clone();
             exchanges.push((key, exchange(stored)?));
             Ok(())
@@ -79,7 +82,7 @@ impl ReplyStore for JournalReplies {
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
-            self.0.lock().check_writable(false).map_err(store_error)?;
+            locked(&self.0).check_writable(false).map_err(store_error)?;
         }
         Ok(found)
     }

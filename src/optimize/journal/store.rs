@@ -197,7 +197,9 @@ impl Store {
                 .map_err(store.failed("write"))?;
             // If an earlier sync of the log failed, a power cut may lose its content and all later
             // commits. A checkpoint syncs the log again, except a part that readers may need.
-            copy_log(&store.connection).map_err(store.failed("write"))?;
+            let copy_log = "PRAGMA wal_checkpoint(PASSIVE)";
+            let copied = store.connection.query_row(copy_log, [], |_| Ok(()));
+            copied.map_err(store.failed("write"))?;
             store.leave_log(false)?;
         }
         Ok(store)
@@ -210,16 +212,12 @@ impl Store {
             return Err(self.damaged("it is not a run journal"));
         }
         let found = self.value::<i64>("PRAGMA user_version")?;
-        if found > FORMAT {
-            let path = self.path.clone();
-            return Err(JournalError::NewerVersion { path, found, supported: FORMAT });
-        }
-        if found < 1 {
-            return Err(self.damaged(&format!("journal format {found} does not exist")));
-        }
-        if found < FORMAT {
-            let path = self.path.clone();
-            return Err(JournalError::OlderVersion { path, found, supported: FORMAT });
+        let (path, supported) = (self.path.clone(), FORMAT);
+        match found {
+            FORMAT => {}
+            ..1 => return Err(self.damaged(&format!("journal format {found} does not exist"))),
+            1..FORMAT => return Err(JournalError::OlderVersion { path, found, supported }),
+            _ => return Err(JournalError::NewerVersion { path, found, supported }),
         }
         let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
         let tables: Vec<String> = self.rows(sql, [], |row| self.get(row, 0))?;
@@ -535,11 +533,6 @@ impl Store {
     pub(super) fn damaged(&self, what: &str) -> JournalError {
         damaged(&self.path, what)
     }
-}
-
-/// Copies the write-ahead log into the database, except for the part that readers need.
-fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
 /// Returns the ids of programs, separated by spaces.

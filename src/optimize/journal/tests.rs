@@ -262,11 +262,11 @@ fn a_crash_keeps_what_was_committed_and_nothing_else() {
     let mut journal = filled(dir.path(), 20);
     let before = seen(&journal).expect("seen");
     // Writes rows to the log without a commit: the page cache is too small for the transaction.
-    let run = |sql: &str| journal.files.lock().store.connection.execute_batch(sql);
+    let run = |sql: &str| journal.files.lock().unwrap().store.connection.execute_batch(sql);
     run("PRAGMA cache_size = 1; BEGIN").expect("begin");
     let big = "x".repeat(1 << 20);
     let insert = "INSERT INTO step VALUES(21, 'a', 'b', '', '', ?1, zeroblob(32))";
-    journal.files.lock().store.connection.execute(insert, [&big]).expect("insert");
+    journal.files.lock().unwrap().store.connection.execute(insert, [&big]).expect("insert");
     let crashed = image(dir.path());
     let log = fs::metadata(crashed.path().join("run.sqlite-wal")).expect("log").len();
     assert!(log > 1 << 20, "the rows are in the log: {log} bytes");
@@ -384,13 +384,14 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     let pages: i64 = journal
         .files
         .lock()
+        .unwrap()
         .store
         .connection
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .expect("page count");
     let limit = |_: &rusqlite::Row<'_>| Ok(());
     let pragma = |journal: &Journal, pages: i64| {
-        let connection = &journal.files.lock().store.connection;
+        let connection = &journal.files.lock().unwrap().store.connection;
         connection.pragma_update_and_check(None, "max_page_count", pages, limit)
     };
     pragma(&journal, pages + 3).expect("pragma");

@@ -57,7 +57,7 @@ fn go_on(
         false => Journal::create(dir, &json!({"seed": 7}))?,
     };
     let pages = |journal: &Journal| {
-        let connection = &journal.files.lock().store.connection;
+        let connection = &journal.files.lock().unwrap().store.connection;
         connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))
     };
     pages(&journal).expect("pragma");

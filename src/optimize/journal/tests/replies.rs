@@ -119,7 +119,7 @@ fn o4_nothing_is_asked_for_that_cannot_be_kept_and_what_was_paid_for_is() {
     let mut journal = filled(dir.path(), 3);
     let replies = journal.replies().expect("replies");
     let pages = |pages: i64| {
-        let connection = &journal.files.lock().store.connection;
+        let connection = &journal.files.lock().unwrap().store.connection;
         let used: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).expect("n");
         let most = if pages == 0 { used } else { pages };
         let seen = |_: &rusqlite::Row<'_>| Ok(());
