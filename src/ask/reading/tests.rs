@@ -578,3 +578,73 @@ fn what_is_counted_is_said_or_asked_back() {
         refused(tools(), question, why);
     }
 }
+
+/// Opens a base as from exported tables with abbreviated columns: offices, engineers with a manager,
+/// tickets that are assigned to them, versions with numbers as names, and features of products, each
+/// in one edition.
+fn exports() -> Arc<IndexedBase> {
+    static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+        let nodes = r#"{"id": 0, "type": "office", "name": "Harbour", "details": {"capacity": 40, "what": "Quay"}}
+{"id": 1, "type": "office", "name": "Mill", "details": {"capacity": 90, "what": "Tower"}}
+{"id": 2, "type": "engineer", "name": "Ada Lind", "details": {"dob": "1971-02-01", "sal": 50}}
+{"id": 3, "type": "engineer", "name": "Bo Quist", "details": {"dob": "1988-03-01", "sal": 70}}
+{"id": 4, "type": "ticket", "name": "Broken seam", "details": {"prio": "P1", "status": "withdrawn"}}
+{"id": 5, "type": "ticket", "name": "Lost key", "details": {"prio": "P1", "status": "open"}}
+{"id": 6, "type": "ticket", "name": "Cold room", "details": {"prio": "P2", "status": "open"}}
+{"id": 7, "type": "product", "name": "Quill"}
+{"id": 8, "type": "product", "name": "Tern"}
+{"id": 9, "type": "version", "name": "4.2", "details": {"lines": 100}}
+{"id": 10, "type": "version", "name": "4.2", "details": {"lines": 300}}
+{"id": 11, "type": "feature", "name": "Dark theme"}
+{"id": 12, "type": "feature", "name": "Legal hold"}
+{"id": 13, "type": "edition", "name": "Basic"}
+{"id": 14, "type": "edition", "name": "Full"}
+{"id": 15, "type": "product_feature", "name": "product_feature-1"}
+{"id": 16, "type": "product_feature", "name": "product_feature-2"}
+{"id": 17, "type": "product_feature", "name": "product_feature-3"}
+"#;
+        let mut edges = String::from("3\thas_mgr\t2\n4\tassigned_to\t2\n5\tassigned_to\t3\n");
+        edges += "6\tassigned_to\t3\n4\tat\t0\n5\tat\t0\n6\tat\t1\n9\tof_product\t7\n";
+        edges += "10\tof_product\t8\n";
+        // Quill has the dark theme in its full edition, Tern in its basic one.
+        for (row, product, feature, edition) in [(15, 7, 11, 14), (16, 7, 12, 13), (17, 8, 11, 13)]
+        {
+            edges += &format!("{row}\tprod\t{product}\n{row}\tfeat\t{feature}\n");
+            edges += &format!("{row}\thas_edition\t{edition}\n{product}\thas_feature\t{feature}\n");
+        }
+        base_of(nodes, &edges, "ticket")
+    });
+    BASE.clone()
+}
+
+#[test]
+fn abbreviations_in_names_are_read_as_the_words() {
+    let base = exports();
+    begins(&base, "Who is the oldest engineer?", "Ada Lind: 1971-02-01");
+    begins(&base, "What is the mean salary of engineers?", "60 (mean");
+    begins(&base, "How many tickets are there per priority?", "P1: 2, P2: 1");
+    begins(&base, "Which engineer is the best paid?", "Bo Quist: 70");
+    begins(&base, "What is the biggest office?", "Mill: 90");
+}
+
+#[test]
+fn words_of_questions_are_no_fields_or_assumptions() {
+    let base = exports();
+    begins(&base, "What is the total capacity of offices?", "130 (total");
+    begins(&base, "How many withdrawn tickets are there?", "1 (");
+    begins(&base, "Top 1 engineers by number of assigned tickets", "Bo Quist: 2");
+    begins(&base, "How many lines has version 4.2 of Tern?", "300 (");
+    refused(base, "Does Ada Lind manage Bo Quist?", "does not ask");
+}
+
+#[test]
+fn conditions_over_one_table_of_links_hold_of_one_row() {
+    let told = match Analyst::new(exports())
+        .ask("Which features does Quill have in the Basic edition?")
+    {
+        Ok(answered) => vec![answered.told],
+        Err(AskError::Ambiguous(readings)) => readings.into_iter().map(|one| one.told).collect(),
+        Err(error) => panic!("{error}"),
+    };
+    assert!(told.contains(&"Legal hold (1 feature row)".to_owned()), "{told:?}");
+}
