@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::sample::SampleKind;
 use crate::sample::random::{Spread, Stream};
-use crate::sample::schema::{self, Degree, EdgePlan};
+use crate::sample::schema::{Degree, EdgePlan, SCHEMAS};
 use agent_kb::metapath::Links;
 
 /// Share of the draws, in per cent, that choose a node within the theme of the node that draws the
@@ -56,7 +56,7 @@ impl World {
         let mut offsets = Vec::new();
         let mut spreads = Vec::new();
         let mut next = 0u32;
-        for (name, &(full, floor)) in kind.types().iter().zip(schema::sizes(kind)) {
+        for (name, &(full, floor)) in kind.types().iter().zip(&SCHEMAS[&kind].sizes) {
             let scaled = (f64::from(full) * scale).round() as u32;
             let count = scaled.max(floor.min(full));
             counts.push(count);
@@ -76,7 +76,7 @@ impl World {
 
     /// Returns the type whose nodes draw the edges of a plan, and the type of the drawn nodes.
     fn ends(&self, plan: &EdgePlan) -> (usize, usize) {
-        let (source, target) = (self.type_of(plan.source), self.type_of(plan.target));
+        let (source, target) = (self.type_of(&plan.source), self.type_of(&plan.target));
         if plan.degree == Degree::Target { (target, source) } else { (source, target) }
     }
 
@@ -163,10 +163,10 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Adds the edges of one tuple. `pairs` are source and target as stored, sorted and distinct.
-    pub(super) fn add(&mut self, world: &World, plan: &EdgePlan, pairs: Vec<(u32, u32)>) {
-        let source = world.type_of(plan.source);
-        let target = world.type_of(plan.target);
-        let step = Step { from: source, relation: plan.relation, to: target };
+    pub(super) fn add(&mut self, world: &World, plan: &'static EdgePlan, pairs: Vec<(u32, u32)>) {
+        let source = world.type_of(&plan.source);
+        let target = world.type_of(&plan.target);
+        let step = Step { from: source, relation: &plan.relation, to: target };
         let mut turned: Vec<(u32, u32)> = pairs.iter().map(|&(a, b)| (b, a)).collect();
         if source == target {
             turned.extend_from_slice(&pairs);

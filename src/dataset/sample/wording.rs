@@ -95,7 +95,8 @@ pub(super) static PRIME: LazyLock<Wording> =
 pub(super) static TEMPLATES: LazyLock<Vec<Template>> =
     LazyLock::new(|| read::<Templates>(include_str!("data/templates.toml")).template);
 
+/// Reads a data file.
 #[allow(clippy::expect_used, reason = "the files are part of the binary, and tests read each")]
-fn read<T: DeserializeOwned>(text: &str) -> T {
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> T {
     toml::from_str(text).expect("a data file of the samples has the shape of its type")
 }

@@ -20,8 +20,9 @@ use crate::sample::SampleError;
 use crate::sample::graph::{Graph, World, draw_edges};
 use crate::sample::queries::{Question, Source, splits};
 use crate::sample::random::Stream;
+use crate::sample::schema::{SCHEMAS, candidate_types};
+use crate::sample::texts;
 use crate::sample::wording::TEMPLATES;
-use crate::sample::{schema, texts};
 
 /// Size of the write buffer, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -48,13 +49,13 @@ pub(super) fn edges(
     let path = out_dir.join("edges.tsv");
     let mut file = create(&path)?;
     writeln!(file, "src_id\trelation\tdst_id").map_err(failed(&path))?;
-    let plans = schema::plans(world.kind);
+    let plans = &SCHEMAS[&world.kind].edges;
     let mut graph = Graph::default();
     let mut n_edges = 0u64;
     for (done, plan) in plans.iter().enumerate() {
         progress(done as u64, plans.len() as u64);
-        let source = world.type_of(plan.source);
-        let target = world.type_of(plan.target);
+        let source = world.type_of(&plan.source);
+        let target = world.type_of(&plan.target);
         let pairs = draw_edges(world, plan);
         n_edges += pairs.len() as u64;
         for &(from, to) in &pairs {
@@ -162,7 +163,7 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
     let description = json!({
         "title": format!("{} sample", world.kind.name()),
         "licence": "MIT OR Apache-2.0",
-        "candidate_types": schema::candidate_types(world.kind),
+        "candidate_types": candidate_types(world.kind),
         // The seed is a string, because TOML integers end at 2^63 - 1.
         "sample": {
             "kind": world.kind.name(),
