@@ -408,8 +408,6 @@ fn tell_of_losses(report: &ImportReport, app: &App) {
     }
     for problem in &report.problems {
         let (label, times) = (problem.kind.label(), count(problem.count));
-        let example = problem.examples.first().map(|example| format!(", first {example}"));
-        let example = example.unwrap_or_default();
-        app.watch.warning(&format!("left out {times} lines: {label}{example}"));
+        app.watch.warning(&format!("left out {times} lines: {label}, first {}", problem.first));
     }
 }

@@ -8,11 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_ground::files;
+use agent_ground::{files, words::cut};
 use agent_kb::KbError;
 
-/// Maximum number of examples kept per kind of problem.
-const EXAMPLES: usize = 5;
 /// Maximum number of problems that an error lists one by one; further problems are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
 /// Maximum number of problems of one kind that are listed one by one.
@@ -355,15 +353,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Number of problems of one kind, with examples.
+/// Number of problems of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemCount {
     /// The kind that is counted.
     pub kind: ProblemKind,
     /// Number of problems of this kind.
     pub count: u64,
-    /// The first problems of this kind, at most five.
-    pub examples: Vec<Problem>,
+    /// The first problem of this kind.
+    pub first: Problem,
 }
 
 /// All problems of an input. A report has at least one problem.
@@ -371,7 +369,7 @@ pub struct ProblemCount {
 pub struct ProblemReport {
     /// The first problems, at most [`MAX_LISTED_PROBLEMS`], in the order in which they were found.
     pub first: Vec<Problem>,
-    /// Number of problems of each kind, with examples.
+    /// Number of problems of each kind.
     pub counts: Vec<ProblemCount>,
 }
 
@@ -429,12 +427,8 @@ impl Fault {
 
     /// Sets the excerpt: the first characters of the invalid text, on one line.
     pub(super) fn with_excerpt(mut self, text: &str) -> Fault {
-        let plain = text.replace('\t', "  ");
-        let mut chars = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
-        self.excerpt = chars.by_ref().take(MAX_EXCERPT_CHARS).collect();
-        if chars.next().is_some() {
-            self.excerpt.push('…');
-        }
+        let plain = text.replace('\t', "  ").replace(char::is_control, " ");
+        self.excerpt = cut(&plain, MAX_EXCERPT_CHARS, "…");
         self
     }
 
@@ -523,14 +517,10 @@ impl Problems {
             hint.truncate(at);
         }
         let problem = Problem { file: file.to_path_buf(), line, kind, message, excerpt, hint };
-        let none = || ProblemCount { kind, count: 0, examples: Vec::new() };
+        let none = || ProblemCount { kind, count: 0, first: problem.clone() };
         let known = self.counts.entry(kind).or_insert_with(none);
         known.count += 1;
-        let is_listed = known.count <= MAX_LISTED_OF_KIND && self.first.len() < MAX_LISTED_PROBLEMS;
-        if known.examples.len() < EXAMPLES {
-            known.examples.push(problem.clone());
-        }
-        if is_listed {
+        if known.count <= MAX_LISTED_OF_KIND && self.first.len() < MAX_LISTED_PROBLEMS {
             self.first.push(problem);
         }
     }
@@ -571,11 +561,9 @@ impl Problems {
             self.add(&file, 0, Fault::new(kind, message, hint));
         }
         let counts: Vec<ProblemCount> = self.counts.into_values().collect();
-        match self.lenient || counts.is_empty() {
-            true => Ok(counts),
-            false => {
-                Err(DatasetError::Problems(Box::new(ProblemReport { first: self.first, counts })))
-            }
+        if self.lenient || counts.is_empty() {
+            return Ok(counts);
         }
+        Err(DatasetError::Problems(Box::new(ProblemReport { first: self.first, counts })))
     }
 }

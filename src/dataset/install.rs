@@ -101,7 +101,7 @@ pub struct ImportReport {
     /// Number of values of the STaRK benchmark, such as dates, stored as the text that Python
     /// prints for them because they have no equivalent type.
     pub printed_values: u64,
-    /// Number of skipped invalid lines by kind, with examples; empty after a strict import.
+    /// Number of skipped invalid lines by kind; empty after a strict import.
     pub problems: Vec<ProblemCount>,
 }
 
