@@ -1,11 +1,15 @@
 //! Splits a pickle into opcodes with their arguments, and counts how often each memo slot is
 //! fetched.
 
-use std::{collections::HashMap, io::Read, str};
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, ErrorKind, Read},
+    str,
+};
 
 use super::{Limits, PickleError, Value};
 
-/// Size of the read buffer, in bytes; texts that do not fit are collected separately.
+/// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum length of a line that holds a number, a memo slot or a name, in bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
@@ -71,12 +75,9 @@ pub(super) enum Op {
 
 /// Buffered reader of a pickle's bytes.
 pub(super) struct Input<R> {
-    reader: R,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    /// The last line, or the last text that did not fit into the buffer.
-    long: Vec<u8>,
+    reader: BufReader<R>,
+    /// The last line or text.
+    text: Vec<u8>,
     /// Number of bytes consumed so far.
     pub(super) offset: u64,
     limits: Limits,
@@ -84,8 +85,8 @@ pub(super) struct Input<R> {
 
 impl<R: Read> Input<R> {
     pub(super) fn new(reader: R, limits: &Limits) -> Input<R> {
-        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
+        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+        Input { reader, text: Vec::new(), offset: 0, limits: *limits }
     }
 
     fn malformed(&self, reason: &'static str) -> PickleError {
@@ -96,25 +97,21 @@ impl<R: Read> Input<R> {
         PickleError::TooMuch { offset: self.offset, limit, unit }
     }
 
-    /// Fills the buffer with at least one byte, if it is empty.
-    fn fill(&mut self) -> Result<(), PickleError> {
-        if self.start == self.end {
-            self.start = 0;
-            self.end = loop {
-                match self.reader.read(&mut self.buffer) {
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    read => break read?,
-                }
-            };
-            if self.end == 0 {
-                return Err(PickleError::Truncated { offset: self.offset });
+    /// Fills the buffer if it is empty; returns its bytes, at least one.
+    fn fill(&mut self) -> Result<&[u8], PickleError> {
+        while let Err(error) = self.reader.fill_buf() {
+            if error.kind() != ErrorKind::Interrupted {
+                return Err(error.into());
             }
         }
-        Ok(())
+        match self.reader.buffer() {
+            [] => Err(PickleError::Truncated { offset: self.offset }),
+            bytes => Ok(bytes),
+        }
     }
 
     fn take(&mut self, n: usize) -> Result<(), PickleError> {
-        self.start += n;
+        self.reader.consume(n);
         self.offset += n as u64;
         let limit = self.limits.file_bytes;
         if self.offset > limit {
@@ -124,8 +121,7 @@ impl<R: Read> Input<R> {
     }
 
     fn byte(&mut self) -> Result<u8, PickleError> {
-        self.fill()?;
-        let byte = self.buffer.get(self.start).copied().unwrap_or_default();
+        let byte = self.fill()?.first().copied().unwrap_or_default();
         self.take(1)?;
         Ok(byte)
     }
@@ -143,35 +139,27 @@ impl<R: Read> Input<R> {
         let limit = self.limits.string_bytes;
         let too_much = self.too_much(limit, "bytes in one text");
         let n = usize::try_from(n).ok().filter(|n| *n as u64 <= limit).ok_or(too_much)?;
-        if n <= self.end - self.start {
-            let start = self.start;
-            self.take(n)?;
-            return Ok(self.buffer.get(start..start + n).unwrap_or_default());
+        self.text.clear();
+        if self.text.capacity() > 16 * BUFFER_BYTES {
+            self.text.shrink_to(BUFFER_BYTES);
         }
-        self.long.clear();
-        if self.long.capacity() > 16 * BUFFER_BYTES {
-            self.long.shrink_to(BUFFER_BYTES);
-        }
-        while self.long.len() < n {
-            self.fill()?;
-            let left = n - self.long.len();
-            let here = left.min(self.end - self.start);
+        while self.text.len() < n {
+            let left = n - self.text.len();
+            let here = self.fill()?.len().min(left);
             // Doubles the capacity, but never beyond `n`.
-            if self.long.capacity() - self.long.len() < here {
-                self.long.reserve_exact(left.min(self.long.len().max(here)));
+            if self.text.capacity() - self.text.len() < here {
+                self.text.reserve_exact(left.min(self.text.len().max(here)));
             }
-            let part = self.buffer.get(self.start..self.start + here).unwrap_or_default();
-            self.long.extend_from_slice(part);
+            self.text.extend_from_slice(self.reader.buffer().get(..here).unwrap_or_default());
             self.take(here)?;
         }
-        Ok(&self.long)
+        Ok(&self.text)
     }
 
     /// Skips `n` bytes.
     fn skip(&mut self, mut n: u64) -> Result<(), PickleError> {
         while n > 0 {
-            self.fill()?;
-            let here = (self.end - self.start).min(usize::try_from(n).unwrap_or(usize::MAX));
+            let here = self.fill()?.len().min(usize::try_from(n).unwrap_or(usize::MAX));
             self.take(here)?;
             n -= here as u64;
         }
@@ -184,20 +172,20 @@ impl<R: Read> Input<R> {
     }
 
     fn line_of(&mut self, limit: u64) -> Result<&[u8], PickleError> {
-        self.long.clear();
+        self.text.clear();
         loop {
             self.fill()?;
-            let here = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let here = self.reader.buffer();
             let found = here.iter().position(|byte| *byte == b'\n');
             let part = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
-            if (self.long.len() + part.len()) as u64 > limit {
+            if (self.text.len() + part.len()) as u64 > limit {
                 return Err(self.too_much(limit, "bytes in one line"));
             }
-            self.long.extend_from_slice(part);
+            self.text.extend_from_slice(part);
             let n = part.len();
             self.take(n + usize::from(found.is_some()))?;
             if found.is_some() {
-                return Ok(&self.long);
+                return Ok(&self.text);
             }
         }
     }
