@@ -42,11 +42,9 @@ impl InputFormat {
             return Err(DatasetError::bad_input(source, message));
         }
         let name = source.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        match PACKED.iter().any(|packed| name.ends_with(&format!(".nt{packed}"))) {
-            true => Ok(InputFormat::Triples),
-            // The import reports a file that is not a table.
-            false => Ok(InputFormat::Tables),
-        }
+        let is_triples = PACKED.iter().any(|packed| name.ends_with(&format!(".nt{packed}")));
+        // The import reports a file that is not a table.
+        Ok(if is_triples { InputFormat::Triples } else { InputFormat::Tables })
     }
 }
 

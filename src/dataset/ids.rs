@@ -128,12 +128,10 @@ impl<'a> AnswerIds<'a> {
             }
         }
         if answers.is_empty() {
-            if let Some(fault) = unknown {
-                return Err(fault);
-            }
             let message = "none of the answers exists in the base any more";
             let hint = "label the question again";
-            return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
+            let gone = || Fault::new(ProblemKind::UnknownAnswer, message, hint);
+            return Err(unknown.unwrap_or_else(gone));
         }
         answers.sort_unstable();
         answers.dedup();

@@ -175,9 +175,7 @@ impl Lines {
         if number == 1 {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
-        if is_cut || line.len() > self.max_line {
-            return Ok(Some((number, Line::TooLong)));
-        }
-        Ok(Some((number, Line::Bytes(line))))
+        let is_long = is_cut || line.len() > self.max_line;
+        Ok(Some((number, if is_long { Line::TooLong } else { Line::Bytes(line) })))
     }
 }

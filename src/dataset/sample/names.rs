@@ -229,9 +229,8 @@ fn biomedical(node_type: &str, parts: &Parts<'_>, stream: &mut Stream) -> Name {
         },
         "gene/protein" => {
             let name = gene_symbol(stream);
-            for _ in 0..1 + stream.below(3) {
-                aliases.push(gene_symbol(stream));
-            }
+            let n_aliases = 1 + stream.below(3);
+            aliases.extend((0..n_aliases).map(|_| gene_symbol(stream)));
             name
         }
         "drug" => {

@@ -149,13 +149,8 @@ impl Source<'_> {
         let facts = &self.facts[node_type];
         for _ in 0..PROPERTY_DRAWS {
             let gold = stream.pick(candidates);
-            let mut known: Properties = facts
-                .of(gold)
-                .iter()
-                .copied()
-                .enumerate()
-                .filter(|fact| fact.1 != NO_FACT)
-                .collect();
+            let of_gold = facts.of(gold).iter().copied().enumerate();
+            let mut known: Properties = of_gold.filter(|fact| fact.1 != NO_FACT).collect();
             stream.shuffle(&mut known);
             let two = match candidates.len() {
                 0..=6 => 20,
@@ -252,17 +247,12 @@ fn phrase(
     facts: &Facts,
     stream: &mut Stream,
 ) -> String {
-    let clause = |stream: &mut Stream, frames: fn(&Aspect) -> &[String]| {
-        properties
-            .iter()
-            .map(|&(aspect, value)| {
-                let aspect = &facts.aspects[aspect];
-                aspect.say(frames(aspect), value, stream)
-            })
-            .collect::<Vec<String>>()
+    let said = |stream: &mut Stream, frames: fn(&Aspect) -> &[String]| -> Vec<String> {
+        let stated = properties.iter().map(|&(aspect, value)| (&facts.aspects[aspect], value));
+        stated.map(|(aspect, value)| aspect.say(frames(aspect), value, stream)).collect()
     };
-    let clauses = clause(stream, |aspect| &aspect.clauses);
-    let keys = clause(stream, |aspect| &aspect.keys);
+    let clauses = said(stream, |aspect| &aspect.clauses);
+    let keys = said(stream, |aspect| &aspect.keys);
     let pattern = stream.pick_text(&template.patterns);
     let (mut that, mut it, mut short) = (String::new(), String::new(), String::new());
     if !clauses.is_empty() {

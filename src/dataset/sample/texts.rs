@@ -103,11 +103,8 @@ pub(super) fn paper(facts: &[u8], n_references: usize, stream: &mut Stream) -> M
 
 /// Returns the title of a paper, which names the problem and often the method.
 pub(super) fn title(facts: &[u8], stream: &mut Stream) -> String {
-    let problem = MAG.aspects("paper")[PROBLEM].say(
-        &["{}"],
-        facts.get(PROBLEM).copied().unwrap_or(0),
-        stream,
-    );
+    let problem = facts.get(PROBLEM).copied().unwrap_or(0);
+    let problem = MAG.aspects("paper")[PROBLEM].say(&["{}"], problem, stream);
     let method = facts.get(METHOD).copied().unwrap_or(NO_FACT);
     let scope = stream.pick_text(&MAG["scopes"]);
     let place = names::place(stream);
@@ -175,11 +172,8 @@ pub(super) fn biomedical(
             put("state", json!(stream.pick(&["solid", "liquid", "gas"])));
             put("synonyms", json!(aliases));
             let text = sentences(PRIME.aspects("drug"), facts, stream);
-            fields(
-                &mut details,
-                &["description", "mechanism_of_action", "pharmacodynamics"],
-                &text,
-            );
+            let keys = ["description", "mechanism_of_action", "pharmacodynamics"];
+            fields(&mut details, &keys, &text);
         }
         "gene/protein" => {
             put("source", json!("NCBI"));

@@ -144,12 +144,8 @@ impl Look {
         }
     }
 
-    fn is_dates(&self) -> bool {
-        self.filled > 0 && self.dates as f64 >= self.filled as f64 * MIN_DATES
-    }
-
     fn form(&self, name: &str) -> Option<Form> {
-        if self.is_dates() {
+        if self.filled > 0 && self.dates as f64 >= self.filled as f64 * MIN_DATES {
             let (month_first, has_slashes) = (self.month_first > 0, self.slashes > 0);
             return Some(match has_slashes && (self.day_first > 0) == month_first {
                 true => Form::UnclearDates,

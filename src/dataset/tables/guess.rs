@@ -205,14 +205,10 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
 
 /// Lists the files of a directory, sorted by path.
 fn files_in(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let entries = fs::read_dir(dir).map_err(DatasetError::io("list", dir))?;
-    for entry in entries.take(MAX_FILES) {
-        let path = entry.map_err(DatasetError::io("list", dir))?.path();
-        if path.is_file() {
-            files.push(path);
-        }
-    }
+    let paths = |entries: fs::ReadDir| entries.take(MAX_FILES).map(|entry| Ok(entry?.path()));
+    let files = fs::read_dir(dir).and_then(|entries| paths(entries).collect());
+    let mut files: Vec<PathBuf> = files.map_err(DatasetError::io("list", dir))?;
+    files.retain(|path| path.is_file());
     files.sort_unstable();
     Ok(files)
 }

@@ -19,7 +19,7 @@ use crate::{
     neutral::read_toml,
     queries::{QUERIES_FILE, answer_ids_in},
     tables::{
-        EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading, Repair,
+        EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading,
         mapping::value_relation,
         rows::{Row, Table, items},
     },
@@ -106,16 +106,12 @@ pub fn import_tables(
     watch.report(Phase::Edges, total, total)?;
     install.lost_nodes = !import.incomplete_types.is_empty();
     let tables = nodes.iter().map(|(_, table)| table).chain(edges.iter().map(|(_, table)| table));
-    install.repairs = repairs(tables);
+    // A table that is mapped twice is reported once.
+    let mut seen = HashSet::new();
+    let tables = tables.filter(|table| seen.insert(table.place()));
+    install.repairs = tables.flat_map(Table::repairs).collect();
     install.meta = meta;
     install.finish(&mut watch)
-}
-
-/// Returns the changes made to cells; a table that is mapped twice is reported once.
-fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
-    let mut seen = HashSet::new();
-    let once = tables.filter(|table| seen.insert(table.place()));
-    once.flat_map(Table::repairs).collect()
 }
 
 type CheckedTables<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);

@@ -1,7 +1,7 @@
 //! The mapping from tables to nodes and edges: reads and writes mapping files, parses the
 //! command-line options for tables, and describes each table in one line.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, ops::Range, path::Path};
 
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -146,14 +146,11 @@ impl Mapping {
             let message = "it has no [[nodes]]; name at least one table of nodes";
             return Err(DatasetError::bad_input(path, message));
         }
-        let nodes = parsed.nodes.into_iter().map(|table| {
-            let line = line_at(&text, table.span().start);
-            NodesTable { line, ..table.into_inner() }
-        });
-        let edges = parsed.edges.into_iter().map(|table| {
-            let line = line_at(&text, table.span().start);
-            EdgesTable { line, ..table.into_inner() }
-        });
+        let line_of = |span: Range<usize>| line_at(&text, span.start);
+        let nodes = parsed.nodes.into_iter();
+        let nodes = nodes.map(|own| NodesTable { line: line_of(own.span()), ..own.into_inner() });
+        let edges = parsed.edges.into_iter();
+        let edges = edges.map(|own| EdgesTable { line: line_of(own.span()), ..own.into_inner() });
         Ok(Mapping {
             title: parsed.title,
             licence: parsed.licence,
@@ -290,12 +287,9 @@ impl NodesTable {
         }
         let links = self.relations.iter();
         parts.extend(links.map(|link| format!("{} -{}-> {}", link.column, link.relation, link.to)));
-        let values = self.values.iter();
-        parts.extend(
-            values.map(|(column, to)| {
-                format!("{column} -{}-> {to} (values)", value_relation(column))
-            }),
-        );
+        for (column, to) in &self.values {
+            parts.push(format!("{column} -{}-> {to} (values)", value_relation(column)));
+        }
         let table = table_label(&self.file, self.table.as_deref());
         format!("{table}: one {} per row: {}", self.node_type, parts.join(", "))
     }
@@ -454,12 +448,9 @@ pub(super) fn singular(name: &str) -> String {
     if let Some(stem) = name.strip_suffix("ies").filter(|stem| stem.len() > 1) {
         return format!("{stem}y");
     }
-    for ending in ["sses", "shes", "ches", "xes", "zes"] {
-        if name.ends_with(ending) {
-            return name.strip_suffix("es").unwrap_or(name).to_owned();
-        }
-    }
-    name.strip_suffix('s').filter(|stem| !stem.is_empty()).unwrap_or(name).to_owned()
+    let hissing = ["sses", "shes", "ches", "xes", "zes"];
+    let suffix = if hissing.iter().any(|ending| name.ends_with(ending)) { "es" } else { "s" };
+    name.strip_suffix(suffix).filter(|stem| !stem.is_empty()).unwrap_or(name).to_owned()
 }
 
 #[cfg(test)]

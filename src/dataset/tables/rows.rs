@@ -10,7 +10,6 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::tables::columnar;
 use crate::{
     DatasetError, Result,
     encoding::Encoding,
@@ -19,7 +18,7 @@ use crate::{
     tables::{
         Reading, Repair,
         cleaning::{Cleaning, JUDGED_ROWS, Judge},
-        delimited, json,
+        columnar, delimited, json,
         mapping::JSON_LIST,
         sqlite,
     },

@@ -136,12 +136,9 @@ impl Database {
     /// Returns the keys that the schema declares for a table.
     pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys> {
         let read = || -> rusqlite::Result<DeclaredKeys> {
-            let columns = columns_of(&self.connection, table)?.into_iter();
-            let mut key: Vec<(u32, String)> = columns
-                .filter(|(_, place)| *place > 0)
-                .map(|(name, place)| (place, name))
-                .collect();
-            key.sort_unstable();
+            let mut key = columns_of(&self.connection, table)?;
+            key.retain(|(_, place)| *place > 0);
+            key.sort_by_key(|(_, place)| *place);
             let mut statement = self.connection.prepare(
                 "SELECT seq, \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1) \
                  ORDER BY id DESC, seq",
@@ -159,7 +156,7 @@ impl Database {
                     }),
                 }
             }
-            Ok(DeclaredKeys { key: key.into_iter().map(|(_, name)| name).collect(), links })
+            Ok(DeclaredKeys { key: key.into_iter().map(|(name, _)| name).collect(), links })
         };
         read().map_err(damaged(&self.path))
     }

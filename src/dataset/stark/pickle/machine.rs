@@ -373,11 +373,8 @@ impl<'a> Machine<'a> {
 
     fn stop(mut self) -> Result<Value, PickleError> {
         let value = self.pop_done()?.value;
-        if self.stack.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.malformed("values are left on the stack"))
-        }
+        let left = || self.malformed("values are left on the stack");
+        self.stack.is_empty().then_some(value).ok_or_else(left)
     }
 
     fn put(&mut self, slot: u32) -> Result<(), PickleError> {
