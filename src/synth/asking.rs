@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    DropCounts, Interruption, MAX_ANSWERS, Property, Question, SynthError, Watch,
+    DropCounts, MAX_ANSWERS, Property, Question, SynthError, Watch,
     construct::{Grounding, QuestionMaker},
     mention::folded,
     quality::GOLD_FAILED,
@@ -38,7 +38,7 @@ use agent_kb::{
     metapath::{Branch, Links, Step, in_words},
 };
 use agent_llm::{
-    Llm, Message, Request, RoleSpec, Schema,
+    Llm, LlmError, Message, Request, RoleSpec, Schema,
     prompts::{PromptError, Prompts},
 };
 
@@ -175,14 +175,8 @@ struct ReplyOf<T> {
 
 #[derive(Deserialize)]
 struct Written {
-    properties: Vec<PropertyReply>,
+    properties: Vec<Property>,
     query: String,
-}
-
-#[derive(Deserialize)]
-struct PropertyReply {
-    text: String,
-    source: String,
 }
 
 #[derive(Deserialize)]
@@ -257,12 +251,11 @@ impl Draft {
         if self.is_relational() {
             return Ok(());
         }
-        let of_reply = |PropertyReply { text, source }: PropertyReply| {
-            let words = text.trim().to_owned();
-            (!words.is_empty()).then_some(Property { words, source, stems: Vec::new() })
-        };
-        self.question.properties =
-            written.properties.into_iter().filter_map(of_reply).take(MAX_USED).collect();
+        let mut properties = written.properties;
+        properties.iter_mut().for_each(|one| one.words = one.words.trim().to_owned());
+        properties.retain(|one| !one.words.is_empty());
+        properties.truncate(MAX_USED);
+        self.question.properties = properties;
         if self.question.properties.is_empty() { Err(NO_REPLY) } else { Ok(()) }
     }
 
@@ -523,7 +516,7 @@ impl Requester {
 }
 
 /// Makes at most `wanted` questions about a base, by the steps of the benchmark. Also returns the
-/// number of rejected draws by reason and, if the model gave no more replies, the interruption.
+/// number of rejected draws by reason and, if the model gave no more replies, the error.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],
@@ -531,7 +524,7 @@ pub(super) fn construct(
     seed: u64,
     requester: &Requester,
     watch: &mut Watch<'_>,
-) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
+) -> Result<(Vec<Question>, DropCounts, Option<LlmError>), SynthError> {
     let mut making = Making {
         maker: QuestionMaker::new(base, templates),
         tally: Tally::default(),
@@ -560,7 +553,7 @@ pub(super) fn construct(
             }
             // The model gives no more replies, for example because the budget is spent.
             Err(SynthError::Llm(error)) => {
-                return Ok((questions, making.maker.dropped, Some(Interruption(error))));
+                return Ok((questions, making.maker.dropped, Some(error)));
             }
             Err(error) => return Err(error),
         }

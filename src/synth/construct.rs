@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    Interruption, MAX_ANSWERS, Property, Question, SynthError, Watch,
+    MAX_ANSWERS, Property, Question, SynthError, Watch,
     discover::{slots_of, starts},
     mention::{Mentions, folded},
     properties::Properties,
@@ -18,6 +18,7 @@ use crate::{
 use agent_dataset::sample::random::Stream;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, metapath::Step};
+use agent_llm::LlmError;
 
 /// Maximum number of candidates of a filled template; with more, the relations would hardly narrow
 /// the answers.
@@ -242,7 +243,7 @@ pub(super) fn construct(
     wanted: usize,
     seed: u64,
     watch: &mut Watch<'_>,
-) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
+) -> Result<(Vec<Question>, DropCounts, Option<LlmError>), SynthError> {
     let mut maker = QuestionMaker::new(base, templates);
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions", 0);

@@ -114,13 +114,9 @@ pub struct Synthesis {
     pub quality: Quality,
     /// Error that ended the requests to the model before all questions were made; `None` if there
     /// was no such error.
-    pub interruption: Option<Interruption>,
+    pub interruption: Option<LlmError>,
     seed: u64,
 }
-
-/// The error that ended the requests to a language model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Interruption(pub LlmError);
 
 /// Why no questions were made or written.
 #[derive(Debug, thiserror::Error)]
@@ -228,7 +224,7 @@ pub fn synthesize(
     };
     let (questions, dropped, interruption) = made;
     if questions.is_empty() {
-        if let Some(Interruption(error)) = interruption {
+        if let Some(error) = interruption {
             return Err(error.into());
         }
         let frequent = dropped.iter().max_by_key(|pair| pair.1);

@@ -9,6 +9,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::mention::in_all;
 use agent_dataset::sample::random::Stream;
 use agent_ground::words::{is_question_word, name_words};
@@ -30,9 +32,10 @@ const DRAWS: usize = 8;
 const COMPARED: usize = 3;
 
 /// A few words of a gold answer's document that the documents of all its answers contain.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Property {
-    /// The words, as written in the question.
+    /// The words, as written in the question; `text` in the reply of a model.
+    #[serde(rename(deserialize = "text"))]
     pub words: String,
     /// Name of the field that holds the words; with a model, the source that the model names.
     pub source: String,

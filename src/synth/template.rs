@@ -18,6 +18,7 @@
 
 use serde::Deserialize;
 
+use self::EntryError::{Missing, Wrong};
 use agent_kb::{
     Direction, Kb, NodeId, TypeId,
     metapath::{self, Branch, Step, in_words},
@@ -163,12 +164,12 @@ struct BranchEntry {
     quantifier: Option<String>,
 }
 
-/// Result of reading an entry: its templates or, if the base lacks a type or relation that they
-/// need, the missing type or relation.
-enum EntryTemplates {
-    Templates(Vec<Template>),
-    /// The base lacks this type or relation.
+/// Why an entry yields no templates.
+enum EntryError {
+    /// The base lacks this type or relation, such as `type "paper"`.
     Missing(String),
+    /// What is wrong with the entry, and how to correct it.
+    Wrong(String),
 }
 
 /// The templates of a file that fit a base.
@@ -191,14 +192,14 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, Template
     let n = read.templates.len();
     let (mut templates, mut first_missing, mut foreign) = (Vec::new(), None, 0);
     for entry in read.templates {
-        let id = entry.id.clone();
-        let wrong =
-            |message| TemplateError::Entry { file: file.to_owned(), id: id.clone(), message };
-        match read_entry(kb, &entry).map_err(wrong)? {
-            EntryTemplates::Templates(read) => templates.extend(read),
-            EntryTemplates::Missing(missing) => {
+        match read_entry(kb, &entry) {
+            Ok(read) => templates.extend(read),
+            Err(Missing(missing)) => {
                 foreign += 1;
                 first_missing.get_or_insert((missing, entry.id));
+            }
+            Err(Wrong(message)) => {
+                return Err(TemplateError::Entry { file: file.to_owned(), id: entry.id, message });
             }
         }
         if templates.len() > MAX_TEMPLATES {
@@ -214,24 +215,23 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, Template
     }
 }
 
+fn wrong<T>(message: impl Into<String>) -> Result<T, EntryError> {
+    Err(Wrong(message.into()))
+}
+
+/// Returns the type of the base with a name.
+fn type_of(kb: &Kb, name: &str) -> Result<TypeId, EntryError> {
+    kb.type_id(name).ok_or_else(|| Missing(format!("type {name:?}")))
+}
+
 /// Reads one entry of a template file; returns one template for each choice of alternative
 /// relations.
-///
-/// # Errors
-/// What is wrong with the entry, and how to correct it.
-fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
-    let Some(target) = kb.type_id(&entry.target_type) else {
-        return Ok(EntryTemplates::Missing(format!("type {:?}", entry.target_type)));
-    };
-    let mut slots = Vec::new();
-    for slot in &entry.slots {
-        match kb.type_id(&slot.kind) {
-            Some(kind) => slots.push(kind),
-            None => return Ok(EntryTemplates::Missing(format!("type {:?}", slot.kind))),
-        }
-    }
+fn read_entry(kb: &Kb, entry: &Entry) -> Result<Vec<Template>, EntryError> {
+    let target = type_of(kb, &entry.target_type)?;
+    let slots = entry.slots.iter().map(|slot| type_of(kb, &slot.kind));
+    let slots: Vec<TypeId> = slots.collect::<Result<_, _>>()?;
     if entry.branches.is_empty() || slots.is_empty() {
-        return Err("has no slots or no branches; give at least one of each".to_owned());
+        return wrong("has no slots or no branches; give at least one of each");
     }
     let mut choices: Vec<Vec<Branch<Step>>> = vec![Vec::new()];
     for (index, branch) in entry.branches.iter().enumerate() {
@@ -239,46 +239,43 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
             None | Some("exists") => false,
             Some("not_exists") => true,
             Some(other) => {
-                return Err(format!("has quantifier {other:?}; use \"exists\" or \"not_exists\""));
+                return wrong(format!(
+                    "has quantifier {other:?}; use \"exists\" or \"not_exists\""
+                ));
             }
         };
         let slot = entry.slots.iter().position(|slot| slot.branch.includes(index));
         let slot = slot.filter(|_| !negated);
-        let start = match (negated, slot) {
-            (true, _) => target,
-            (false, Some(slot)) => slots[slot],
-            (false, None) => {
-                return Err(format!("has no slot that starts branch {index}; name one"));
-            }
-        };
-        let paths = match paths(kb, &branch.metapath)? {
-            Ok(paths) => paths,
-            Err(missing) => return Ok(EntryTemplates::Missing(missing)),
-        };
+        if slot.is_none() && !negated {
+            return wrong(format!("has no slot that starts branch {index}; name one"));
+        }
+        let start = slot.map_or(target, |slot| slots[slot]);
+        let paths = paths(kb, &branch.metapath)?;
         let fits = |steps: &Vec<Step>| {
             let ends = (steps.first().map(|step| step.from), steps.last().map(|step| step.to));
             ends.0 == Some(start) && (negated || ends.1 == Some(target))
         };
         if !paths.iter().all(fits) {
-            return Err(format!(
+            return wrong(format!(
                 "has branch {index} that does not lead from its slot to the answers"
             ));
         }
         let with = |before: &Vec<Branch<Step>>| -> Vec<Vec<Branch<Step>>> {
             let add = |steps: &Vec<Step>| {
-                let mut branches = before.clone();
-                branches.push(Branch { slot, steps: steps.clone() });
-                branches
+                let branch = Branch { slot, steps: steps.clone() };
+                before.iter().cloned().chain([branch]).collect()
             };
             paths.iter().map(add).collect()
         };
         choices = choices.iter().flat_map(with).collect();
         if choices.len() > MAX_TEMPLATES {
-            return Err(format!("has more than {MAX_TEMPLATES} choices of relations; write fewer"));
+            return wrong(format!(
+                "has more than {MAX_TEMPLATES} choices of relations; write fewer"
+            ));
         }
     }
     if entry.branches.iter().all(|branch| branch.quantifier.as_deref() == Some("not_exists")) {
-        return Err("has only branches with not_exists; add one that leads to answers".into());
+        return wrong("has only branches with not_exists; add one that leads to answers");
     }
     let numbered = |text: &String| {
         let slots = entry.slots.iter().enumerate();
@@ -296,44 +293,39 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
         weight,
         branches,
     };
-    Ok(EntryTemplates::Templates(choices.into_iter().map(template).collect()))
+    Ok(choices.into_iter().map(template).collect())
 }
 
-/// Returns the steps of a metapath for each choice of alternative relations. The inner error is the
-/// type or relation that the base lacks.
-///
-/// # Errors
-/// What is wrong with a malformed metapath.
-fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, String> {
+/// Returns the steps of a metapath for each choice of alternative relations.
+fn paths(kb: &Kb, words: &[String]) -> Result<Vec<Vec<Step>>, EntryError> {
     let Some((first, rest)) =
         words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))
     else {
-        return Err("has a malformed metapath; write a type, then relation, direction, type for \
-                    each step"
-            .to_owned());
+        let message = "has a malformed metapath; write a type, then relation, direction, type for \
+                       each step";
+        return wrong(message);
     };
-    let Some(mut from) = kb.type_id(first) else { return Ok(Err(format!("type {first:?}"))) };
+    let mut from = type_of(kb, first)?;
     let mut paths: Vec<Vec<Step>> = vec![Vec::new()];
     for step in rest.chunks_exact(3) {
         let [relations, direction, to] = step else { continue };
-        let Some(to_type) = kb.type_id(to) else { return Ok(Err(format!("type {to:?}"))) };
+        let to_type = type_of(kb, to)?;
         let direction = match direction.as_str() {
             "out" => Direction::Out,
             "in" => Direction::In,
             "any" => Direction::Any,
             other => {
-                return Err(format!("has direction {other:?}; write \"out\", \"in\" or \"any\""));
+                return wrong(format!("has direction {other:?}; write \"out\", \"in\" or \"any\""));
             }
         };
         let mut next = Vec::new();
         for relation in relations.split('|') {
-            let Some(relation) = kb.relation_id(relation) else {
-                return Ok(Err(format!("relation {relation:?}")));
-            };
+            let missing = || Missing(format!("relation {relation:?}"));
+            let relation = kb.relation_id(relation).ok_or_else(missing)?;
             let step = Step { from, relation, direction, to: to_type };
             next.extend(paths.iter().map(|path| path.iter().copied().chain([step]).collect()));
         }
         (paths, from) = (next, to_type);
     }
-    Ok(Ok(paths))
+    Ok(paths)
 }

@@ -469,7 +469,7 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
     let made = made(base, 1, Some(&Requester::new(model, prompts.clone())), 600);
     assert!((1..600).contains(&made.questions.len()), "{}", made.questions.len());
-    let Some(Interruption(error)) = &made.interruption else { panic!("nothing stopped it") };
+    let Some(error) = &made.interruption else { panic!("nothing stopped it") };
     assert!(matches!(error, LlmError::Budget { .. }), "{error}");
     let outage = |_: &Request| Err(LlmError::Unrecorded("no service".to_owned()));
     let stop = AtomicBool::new(false);

@@ -193,9 +193,6 @@ fn gerund(verb: &str) -> String {
     let stem = verb.strip_suffix('s').unwrap_or(verb);
     let stem = match stem {
         _ if stem.ends_with("ie") => return format!("{}ying", &stem[..stem.len() - 2]),
-        _ if stem.ends_with("sse") || stem.ends_with("she") || stem.ends_with("che") => {
-            &stem[..stem.len() - 1]
-        }
         _ if stem.ends_with('e') && !stem.ends_with("ee") => &stem[..stem.len() - 1],
         _ => stem,
     };

@@ -24,8 +24,8 @@ use agent_dataset::{
 use agent_ground::{files, words::quoted};
 use agent_kb::Kb;
 use agent_synth::{
-    self as synth, BENCHMARK, Estimate, Ids, Interruption, MAX_QUERIES, Options, Quality,
-    Requester, SynthError, Template, read_templates,
+    self as synth, BENCHMARK, Estimate, Ids, MAX_QUERIES, Options, Quality, Requester, SynthError,
+    Template, read_templates,
 };
 
 /// Value of `--templates` that selects the templates of the STaRK benchmark.
@@ -225,7 +225,7 @@ impl Request {
         if let Some(opened) = &opened {
             opened.finish(app)?;
         }
-        let stopped = made.interruption.as_ref().map(|Interruption(error)| error.to_string());
+        let stopped = made.interruption.as_ref().map(ToString::to_string);
         if let Some(why) = &stopped {
             app.watch.warning(&format!("{why}; the questions made so far are kept"));
         }
