@@ -90,13 +90,12 @@ impl Changes {
 }
 
 fn is_same(old: &Kb, node: NodeId, new: &Kb, new_node: NodeId) -> bool {
-    let named = |kb: &'_ Kb, node| -> Vec<(String, String)> {
-        let fields = kb.fields(node).map(|(id, text)| (kb.field_name(id), text));
-        fields.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
-    };
+    fn fields(kb: &Kb, node: NodeId) -> impl Iterator<Item = (&str, &str)> {
+        kb.fields(node).map(|(id, text)| (kb.field_name(id), text))
+    }
     old.name(node) == new.name(new_node)
         && old.text(node) == new.text(new_node)
-        && named(old, node) == named(new, new_node)
+        && fields(old, node).eq(fields(new, new_node))
 }
 
 /// Counts the edges of the relation `name` that the base `of` has and the base `other` lacks. `to_other`

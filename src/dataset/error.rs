@@ -322,7 +322,8 @@ impl ProblemKind {
 }
 
 /// One problem of the input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}; {hint}", location_text(.file, *.line))]
 pub struct Problem {
     /// The file with the problem; for a database, the path of the file followed by the name of the
     /// table.
@@ -344,12 +345,6 @@ impl Problem {
     /// Returns the place as `file:line`, or only the file if `line` is 0.
     pub fn location(&self) -> String {
         location_text(&self.file, self.line)
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.location(), self.message, self.hint)
     }
 }
 

@@ -233,14 +233,11 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>> {
     let queries = stored_queries(base, QUERIES_FILE)?;
     let mut by_id: HashMap<i64, LabelledQuery> =
         queries.into_iter().map(|query| (query.id, query)).collect();
-    index
+    let mut query = |line: &str| by_id.remove(&line.parse().ok()?);
+    let queries = index
         .lines()
-        .map(|line| {
-            let id: Option<i64> = line.parse().ok();
-            id.and_then(|id| by_id.remove(&id))
-                .ok_or_else(|| damaged("a line is not a query id, or repeats one"))
-        })
-        .collect()
+        .map(|line| query(line).ok_or_else(|| damaged("a line is not a query id, or repeats one")));
+    queries.collect()
 }
 
 pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>> {

@@ -171,11 +171,7 @@ fn dimensions(info: &Value) -> Option<(&str, &str)> {
 fn description(value: &Value) -> Result<String, String> {
     let joined = match value {
         value if !python::is_true(value) => String::new(),
-        Value::Str(text) => {
-            let mut joined: String = text.chars().flat_map(|c| [c, ' ']).collect();
-            joined.pop();
-            joined
-        }
+        Value::Str(text) => text.chars().flat_map(|c| [c, ' ']).collect(),
         parts => {
             let parts = list(parts, "description")?.iter().map(Value::as_str);
             let parts: Option<Vec<&str>> = parts.collect();

@@ -41,32 +41,28 @@ fn push_repr(out: &mut String, value: &Value) {
             out.push('b');
             push_quoted(out, bytes.iter().map(|byte| (char::from(*byte), byte.is_ascii())));
         }
-        Value::List(items) => push_items(out, "[", items, "]"),
-        Value::Tuple(items) if items.len() == 1 => push_items(out, "(", items, ",)"),
-        Value::Tuple(items) => push_items(out, "(", items, ")"),
+        Value::List(items) => push_items(out, ["[", "]"], items, push_repr),
+        Value::Tuple(items) if items.len() == 1 => push_items(out, ["(", ",)"], items, push_repr),
+        Value::Tuple(items) => push_items(out, ["(", ")"], items, push_repr),
         Value::Set(items) if items.is_empty() => out.push_str("set()"),
-        Value::Set(items) => push_items(out, "{", items, "}"),
-        Value::Dict(items) => {
-            out.push('{');
-            for (at, (key, value)) in items.iter().enumerate() {
-                out.push_str(if at > 0 { ", " } else { "" });
-                push_repr(out, key);
-                out.push_str(": ");
-                push_repr(out, value);
-            }
-            out.push('}');
-        }
+        Value::Set(items) => push_items(out, ["{", "}"], items, push_repr),
+        Value::Dict(items) => push_items(out, ["{", "}"], items, |out, (key, value)| {
+            push_repr(out, key);
+            out.push_str(": ");
+            push_repr(out, value);
+        }),
         Value::Call(call) => out.push_str(&call.name),
     }
 }
 
-fn push_items(out: &mut String, open: &str, items: &[Value], close: &str) {
-    out.push_str(open);
+/// Appends items between `ends`, separated by commas; `push` appends one item.
+fn push_items<T>(out: &mut String, ends: [&str; 2], items: &[T], push: fn(&mut String, &T)) {
+    out.push_str(ends[0]);
     for (at, item) in items.iter().enumerate() {
         out.push_str(if at > 0 { ", " } else { "" });
-        push_repr(out, item);
+        push(out, item);
     }
-    out.push_str(close);
+    out.push_str(ends[1]);
 }
 
 /// Appends characters in quotes; the flag of each character is whether it is printable. Double

@@ -427,8 +427,8 @@ fn has_borrowed_ids(facts: &[TableFacts], current: &TableFacts) -> bool {
     };
     let is_said =
         current.hint.as_ref().is_some_and(|hint| hint.id.is_some()) || !current.key.is_empty();
-    let links = || links(facts, current);
-    !is_said && !current.is_unique(column) && links().iter().any(|link| link.column == *id)
+    let is_link = || links(facts, current).iter().any(|link| link.column == *id);
+    !is_said && !current.is_unique(column) && is_link()
 }
 
 /// Whether the ids of a table are a proper subset of another table's ids, and the id column has the
