@@ -283,7 +283,7 @@ impl Analyst {
         model: Option<(&Arc<Assistant>, Helps)>,
         unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
-        let question = &*spelled_out(question);
+        let question = &*spelled_out(&self.schema, question);
         let mentions = mentions(&self.schema, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);

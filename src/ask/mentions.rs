@@ -826,6 +826,13 @@ impl Reader<'_> {
             return What::Number(number, None);
         }
         let is_letter = token.word.chars().nth(1).is_none();
+        // `in cm`, where a field is called `height_cm`
+        let is_unit = before == Some("in")
+            && self
+                .schema
+                .fields
+                .iter()
+                .any(|field| field.words.len() > 1 && field.words.last() == Some(&token.word));
         let says_nothing = match is_letter {
             // The letter in `grade F`, `vitamin A` or `500 g` has an unknown meaning.
             true => {
@@ -836,6 +843,7 @@ impl Reader<'_> {
             // `live in London`
             false => {
                 is_filler(&token.word)
+                    || is_unit
                     || LIVE.contains(&&*token.word) && word(self.tokens, at + 1) == "in"
             }
         };

@@ -143,6 +143,11 @@ pub(crate) fn is_numbered(kb: &Kb, node: NodeId) -> bool {
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
+/// Whether a node has no name of its own: it is called by its id, or by its type and row number.
+pub(crate) fn has_no_name(kb: &Kb, node: NodeId) -> bool {
+    is_numbered(kb, node) || kb.has_keys() && kb.key(node) == kb.name(node)
+}
+
 /// Progress callback and stop flag of a build, shared by its threads.
 pub struct Watch<'a> {
     /// Receives progress; called from any thread.

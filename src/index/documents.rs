@@ -13,7 +13,7 @@ use agent_kb::{
     table::{ColumnKind, sample},
 };
 
-use crate::build::is_numbered;
+use crate::build::has_no_name;
 
 /// Number of nodes of a type whose names are checked.
 const CHECKED_NAMES: usize = 50;
@@ -73,9 +73,7 @@ impl Documents {
 /// Returns the parts that rows of a type are of other nodes; empty if rows have names or no texts.
 fn parts(kb: &Kb, rows: TypeId) -> Vec<Part> {
     let nodes = kb.nodes_of_type(rows);
-    let has_no_name =
-        |node: &NodeId| is_numbered(kb, *node) || kb.has_keys() && kb.key(*node) == kb.name(*node);
-    if nodes.is_empty() || !nodes.iter().take(CHECKED_NAMES).all(has_no_name) {
+    if nodes.is_empty() || !nodes.iter().take(CHECKED_NAMES).all(|&node| has_no_name(kb, node)) {
         return Vec::new();
     }
     let mut owners: Vec<(TypeId, RelationId, Direction)> = Vec::new();

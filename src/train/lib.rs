@@ -125,12 +125,6 @@ pub enum TrainError {
     Publish(#[from] KbError),
 }
 
-impl From<candle_core::Error> for TrainError {
-    fn from(error: candle_core::Error) -> Self {
-        Self::Network(error.to_string())
-    }
-}
-
 impl TrainError {
     fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }

@@ -166,6 +166,19 @@ impl<'a> Around<'a> {
             {
                 Some(What::Unknown(said.to_owned()))
             }
+            // `still with us` is a condition that the base cannot decide.
+            What::Filler
+                if said == "still"
+                    && !all.iter().any(|own| own.cue() == Some(Cue::Suppose))
+                    && !matches!(
+                        next,
+                        Some(
+                            What::Thing(_) | What::Field(_) | What::Relation | What::Cue(Cue::Not)
+                        )
+                    ) =>
+            {
+                Some(What::Unknown(said.to_owned()))
+            }
             // `how many shows` asks for a number of nodes that the base does not call so.
             What::Filler
                 if said.ends_with('s')

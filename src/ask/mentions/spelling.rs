@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::QUOTES;
-use crate::lexicon::written;
+use crate::{lexicon::written, schema::Schema};
 
 /// Polite phrases at the start of a question; they have no meaning of their own.
 const POLITE: [&str; 8] = [
@@ -20,7 +20,7 @@ const POLITE: [&str; 8] = [
 /// Spells out `whats` and a `%` without a number, drops polite phrases at the start, and replaces
 /// words by their usual form in the lexicon: `could you tell me what % of papers` becomes `what
 /// percent of papers`.
-pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
+pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str> {
     let mut rest = question.trim_start();
     let without = |text: &'_ str, polite: &str| -> Option<usize> {
         let begins = text.get(..polite.len()).is_some_and(|own| own.eq_ignore_ascii_case(polite));
@@ -41,6 +41,20 @@ pub(crate) fn spelled_out(question: &str) -> Cow<'_, str> {
             if let Some(at) = word_at(&text, other) {
                 text = Cow::Owned(format!("{}{common}{}", &text[..at], &text[at + other.len()..]));
             }
+        }
+    }
+    // `loan_no L-7` is the loan L-7, since ids are no fields.
+    for end in ["_no", "_id", "_nr", "_code"] {
+        while let Some(at) = text.find(end) {
+            let start = text[..at].rfind(' ').map_or(0, |space| space + 1);
+            let rest = &text[at + end.len()..];
+            let name = &text[start..at + end.len()];
+            if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                || schema.base.kb.field_id(name).is_some()
+            {
+                break;
+            }
+            text = Cow::Owned(format!("{}{rest}", &text[..at]));
         }
     }
     let is_bare =

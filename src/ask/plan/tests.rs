@@ -82,7 +82,7 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             edited(|plan| {
                 plan["operation"] = json!({"first": {"column": 0, "high": true, "top": 1_000_000}});
             }),
-            "is not in 1 to",
+            "is not between 1",
         ),
         (
             edited(|plan| {
@@ -121,7 +121,7 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
                 let test = json!({"column": 0, "bound": "between", "number": 1});
                 plan["filters"] = json!([{ "number": test }]);
             }),
-            "\"between\" needs \"to\"",
+            "needs an upper limit \"to\"",
         ),
         (
             edited(|plan| {
@@ -130,20 +130,20 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             }),
             "a test for each end",
         ),
-        (edited(|plan| plan["supposed"] = json!({"leave_out": []})), "needs a test"),
+        (edited(|plan| plan["supposed"] = json!({"leave_out": []})), "at least one test"),
         (
             edited(|plan| {
                 let scale = json!({"column": 0, "times": 1e308, "plus": 0});
                 plan["supposed"] = json!({ "scale": scale });
             }),
-            "exceeds the range of numbers",
+            "is out of range",
         ),
         (
             edited(|plan| {
                 let statement = "SELECT price * 1e308 FROM t";
                 plan["operation"] = json!({"sql": {"statement": statement, "answer": "number"}});
             }),
-            "exceeds the range of numbers",
+            "is out of range",
         ),
     ] {
         match Analyst::new(shop()).run_plan(&plan) {

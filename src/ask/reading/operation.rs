@@ -14,7 +14,7 @@ use crate::{
     schema::types_of,
 };
 use agent_kb::{
-    FieldId, MetapathStep, RelationId, TypeId, metapath_in_words,
+    Direction, FieldId, MetapathStep, RelationId, TypeId, metapath_in_words,
     table::{ColumnKind, ColumnSpec, MAX_STEPS},
 };
 
@@ -363,7 +363,18 @@ impl Reading<'_> {
     pub(super) fn only_step(&self, at: usize) -> Option<MetapathStep> {
         let mut steps = self.schema.steps(self.rows);
         steps.retain(|step| step.to != self.rows && self.says(at, step.relation));
-        <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step)
+        let only = || <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step);
+        self.called_step(at).or_else(only)
+    }
+
+    /// Returns the step from the rows along the relation whose whole name a mention is: `co_curator`.
+    pub(super) fn called_step(&self, at: usize) -> Option<MetapathStep> {
+        let said = self.mentions.said(at).iter().map(|token| &token.word);
+        let is_called = |step: &MetapathStep| {
+            let words = &self.schema.relation(step.relation).words;
+            step.direction == Direction::Out && words.len() > 1 && said.clone().eq(words)
+        };
+        self.schema.steps(self.rows).into_iter().find(is_called)
     }
 
     /// Whether a mention is the noun, not a verb, for the only step it may mean: `which lecturer`.
@@ -584,8 +595,12 @@ impl Reading<'_> {
             parts.groups.retain(|(_, group)| *group != column);
             return Ok(Operation::Number(Measure::Of(Function::Distinct, column)));
         }
-        let is_row = |(_, one): &(usize, Condition)| one.steps.is_empty();
-        if parts.counts_rows && self.counts_them() && parts.conditions.iter().any(is_row) {
+        // The number of one named row says nothing.
+        let is_row = |(_, one): &(usize, Condition)| {
+            let is_one = one.nodes.len() == 1 && !parts.filters.is_empty();
+            one.steps.is_empty() && (is_one || self.counts_them())
+        };
+        if parts.counts_rows && parts.conditions.iter().any(is_row) {
             return missing("name the type to count");
         }
         let measure = match parts.measures.first() {
@@ -773,7 +788,9 @@ impl Reading<'_> {
     }
 
     fn relation(&self, parts: &Parts) -> Result<Operation, AskError> {
-        let asks = [Cue::Relate, Cue::Correlate, Cue::Differ].into_iter().any(|cue| self.has(cue));
+        // `the median distance to a different depot` asks for no test.
+        let differs = self.has(Cue::Differ) && (self.function().is_none() || self.is_yes_no());
+        let asks = differs || self.has(Cue::Relate) || self.has(Cue::Correlate);
         let mut both: Vec<(usize, usize)> = [parts.measures.clone(), parts.groups.clone()].concat();
         both.sort_unstable();
         match both.as_slice() {

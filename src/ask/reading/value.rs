@@ -26,6 +26,10 @@ const ORDINALS: [&str; 6] = ["first", "last", "latest", "earliest", "next", "pre
 /// Words for the unit of a value that the question names otherwise: `what year was X born`.
 const UNITS: [&str; 5] = ["year", "date", "day", "month", "time"];
 
+/// Last words of field names that only give the unit.
+const UNIT_WORDS: [&str; 12] =
+    ["eur", "usd", "gbp", "chf", "kg", "km", "cm", "mm", "sqm", "pct", "hour", "minut"];
+
 impl Reading<'_> {
     /// Plans a question for the value of a column in named rows.
     ///
@@ -162,17 +166,19 @@ impl Reading<'_> {
                     .or_else(|| self.called(self.rows, synonyms(&self.said_at(at)), true))?;
                 let mut stems = self.schema.field(field).stems.as_slice();
                 // The unit in `list_price_eur` is not said.
-                let unit = self.schema.sample(self.rows, field).and_then(|own| own.unit.as_ref());
-                if let (Some(unit), Some((last, rest))) = (unit, stems.split_last())
-                    && unit.eq_ignore_ascii_case(last)
+                if let [name @ .., last] = stems
+                    && !name.is_empty()
+                    && UNIT_WORDS.contains(&last.as_str())
                 {
-                    stems = rest;
+                    stems = name;
                 }
                 let said = self.mentions.said(at);
                 // `head vet` is not the field `head_vet_first_name`.
                 let is_named =
                     stems.len() <= 2 || said.iter().any(|token| Some(&token.stem) == stems.last());
                 let is_flag = self.schema.truths(self.rows, field).is_some();
+                // `institution_name` is not the field `institution_kind`.
+                let is_named = is_named && self.word_after(at) != "name";
                 (is_named && !is_flag).then_some(ColumnSpec::Field(field))
             }
             // The field `city` of the rows, where another type has links to cities.
@@ -181,6 +187,9 @@ impl Reading<'_> {
                 let mut fields = self.schema.samples(self.rows).iter().map(|own| own.field);
                 let field = fields.find(|field| self.schema.field(*field).joined == name)?;
                 Some(ColumnSpec::Field(field))
+            }
+            What::Relation | What::Links(_) if self.called_step(at).is_some() => {
+                self.called_step(at).map(|step| ColumnSpec::Names(vec![step]))
             }
             What::Relation | What::Links(_) if !asks_rows => {
                 let step = self.only_step(at).or_else(|| self.superior(at))?;

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     IndexError, Result, bm25f,
-    build::{Watch, is_numbered, names_of_neighbors},
+    build::{Watch, has_no_name, is_numbered, names_of_neighbors},
     documents::Documents,
     entities,
     language::languages,
@@ -179,9 +179,9 @@ impl Builders {
 }
 
 /// Returns the names of a node's neighbours, one per line. In a base with value types, further names
-/// come next: those of the column values of each node that this node refers to, and those of the
-/// only node that such a node refers to over a relation, if this node refers to it alone. So a
-/// repair has the names of its property, and of the area of the property.
+/// come next: those of the column values of each node that this node refers to. A row without a
+/// name, such as a repair, also has those of the only node that the only node of a relation refers
+/// to over a relation, such as the area of its property.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();
@@ -196,9 +196,10 @@ fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
         return names;
     }
     let is_value = |node: NodeId| values.contains(&kb.node_type(node));
+    let has_no_name = has_no_name(kb, node);
     for relation in relations() {
         let referred = kb.neighbors(node, relation, Direction::Out);
-        let is_alone = referred.len() == 1;
+        let is_alone = has_no_name && referred.len() == 1;
         for &neighbor in referred.iter().take(MAX_REFERRED).filter(|node| !is_value(**node)) {
             for relation in relations() {
                 let ends = kb.neighbors(neighbor, relation, Direction::Out);

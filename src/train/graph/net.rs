@@ -3,12 +3,12 @@
 //! `graph`, only this file uses that crate.
 
 pub(super) use candle_core::DType;
-use candle_core::{Device, Result as CandleResult, Tensor, Var};
+use candle_core::{Device, Error as CandleError, Result as CandleResult, Tensor, Var};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    Result,
+    Result, TrainError,
     graph::{
         Ablation, Variant,
         subgraph::{CONTEXT_KINDS, Edge, FEATURES, LEXICAL, RELEVANCE, WorkingGraph},
@@ -102,7 +102,7 @@ pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
 /// floating-point precision of `dtype`.
 ///
 /// # Errors
-/// [`crate::TrainError::Network`] if the computation fails.
+/// [`TrainError::Network`] if the computation fails.
 pub(super) fn scores(
     weights: &[f64],
     kinds: Kinds,
@@ -120,7 +120,7 @@ pub(super) fn scores(
 /// candidates. `answers` holds the indexes of the answers among the candidates.
 ///
 /// # Errors
-/// [`crate::TrainError::Network`] if the computation fails.
+/// [`TrainError::Network`] if the computation fails.
 pub(super) fn gradient(
     weights: &[f64],
     kinds: Kinds,
@@ -276,4 +276,10 @@ fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> CandleResult
     }
     let per_edge: Vec<f64> = targets.iter().map(|&target| largest[target as usize]).collect();
     Tensor::from_vec(per_edge, targets.len(), &Device::Cpu)?.to_dtype(logits.dtype())
+}
+
+impl From<CandleError> for TrainError {
+    fn from(error: CandleError) -> Self {
+        Self::Network(error.to_string())
+    }
 }

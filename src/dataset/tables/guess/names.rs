@@ -13,7 +13,7 @@ const SURE_NAMES: &str = "name full_name display_name title";
 /// separated by spaces: English, German, French, Spanish, Portuguese and Italian.
 const PERSON_NAMES: [(&str, &str); 6] = [
     (
-        "first_name firstname given_name forename fname",
+        "first_name first_names firstname given_name given_names forename forenames",
         "last_name lastname surname family_name lname",
     ),
     ("vorname", "nachname familienname name"),

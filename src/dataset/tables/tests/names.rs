@@ -13,9 +13,10 @@ fn a_column_called_after_its_table_names_the_rows() {
         ("makers.csv", "id,company,country", ["1,Acme,UK", "2,Brown,UK"], Some("company")),
         ("wines.csv", "id,Wine,Note", ["1,Red hill,a b", "2,White hill,c d"], Some("Wine")),
         ("cellar.csv", "id,place,bottle", ["1,a b,Red hill", "2,c d,Old hill"], Some("bottle")),
-        // Companies that several rows share, numbers and addresses do not name rows.
+        ("sites.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], Some("address")),
+        // Companies that several rows share, numbers, titles and addresses of people name no rows.
         ("orders.csv", "id,company,order", ["1,Acme,7", "2,Acme,8"], None),
-        ("sites.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], None),
+        ("people.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], None),
     ] {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &[(file, &format!("{columns}\n{}\n", rows.join("\n")))]);
@@ -64,4 +65,44 @@ fn rows_without_names_that_belong_to_others_are_no_candidates_if_labels_agree() 
         let types = kb.candidate_types().iter().map(|kind| kb.type_name(*kind));
         assert_eq!(types.collect::<Vec<_>>(), candidates, "{answers:?}");
     }
+}
+
+#[test]
+fn abbreviated_columns_are_names_keys_and_links() {
+    let (dir, _) = home();
+    let teams = "team_cd,team_nm,lead_eng_id\nPLT,Platform,E1\nFIN,Finance,E2\nWEB,Web,E3\n";
+    let engineer =
+        |n: u32| format!("E{n},Mr,Ann{n},Lind{n},{}\n", ["PLT", "FIN", "WEB"][n as usize % 3]);
+    let engineers: String = (1..31).map(engineer).collect();
+    let engineers = format!("eng_id,title,fname,sname,team_cd\n{engineers}");
+    let contacts: String = (1..31).map(|n| format!("{n},Bo{n},Quist{n}\n")).collect();
+    let contacts = format!("cont_id,first_nm,last_nm\n{contacts}");
+    let ticket =
+        |n: u32| format!("T-{n},Broken seam {n} on a pump,{},E{}\n", 1 + n % 30, 1 + n % 30);
+    let tickets: String = (1..61).map(ticket).collect();
+    let tickets = format!("tkt_no,subj,rep_by_cont,owner\n{tickets}");
+    let site = |n: u32| format!("S{n},{n} Mill Lane\n");
+    let sites: String = (1..31).map(site).collect();
+    let sites = format!("site_id,addr1\n{sites}");
+    let files = [
+        ("teams.csv", teams),
+        ("engineers.csv", &engineers),
+        ("contacts.csv", &contacts),
+        ("tickets.csv", &tickets),
+        ("sites.csv", &sites),
+    ];
+    write(dir.path(), &files);
+    assert_eq!(
+        guess_of(dir.path()).unwrap().mapping.lines(),
+        [
+            "contacts.csv: one contact per row: id cont_id, name first_nm + last_nm",
+            "engineers.csv: one engineer per row: id eng_id, name fname + sname, fields title, \
+             team_cd -has_team-> team",
+            "sites.csv: one site per row: id site_id, name addr1",
+            "teams.csv: one team per row: id team_cd, name team_nm, \
+             lead_eng_id -has_lead_eng-> engineer",
+            "tickets.csv: one ticket per row: id tkt_no, name subj, \
+             rep_by_cont -rep_by_cont-> contact, owner -owner-> engineer",
+        ]
+    );
 }
