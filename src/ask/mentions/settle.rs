@@ -155,27 +155,15 @@ impl<'a> Around<'a> {
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (describes || !counted).then_some(What::Relation)
             }
-            // `used papers`, `this year` and `are significant` state conditions that the base
-            // cannot decide.
+            // `used papers`, `this year`, `are significant` and `still with us` state conditions that
+            // the base cannot decide.
             What::Filler
                 if said == "used" && matches!(next, Some(What::Type(_)))
                     || ["month", "year"].contains(&said)
                         && start > 0
                         && word(start - 1) == "this"
-                    || said.starts_with("significant") && !self.tests && !self.differs =>
-            {
-                Some(What::Unknown(said.to_owned()))
-            }
-            // `still with us` is a condition that the base cannot decide.
-            What::Filler
-                if said == "still"
-                    && !all.iter().any(|own| own.cue() == Some(Cue::Suppose))
-                    && !matches!(
-                        next,
-                        Some(
-                            What::Thing(_) | What::Field(_) | What::Relation | What::Cue(Cue::Not)
-                        )
-                    ) =>
+                    || said.starts_with("significant") && !self.tests && !self.differs
+                    || said == "still" && !adds_nothing(all, next) =>
             {
                 Some(What::Unknown(said.to_owned()))
             }
@@ -254,6 +242,16 @@ impl<'a> Around<'a> {
         let own = name.and_then(|own| own.words.last()).and_then(|own| said.strip_prefix(&**own));
         own == Some("ed")
     }
+}
+
+/// Whether `still` before a mention adds nothing to it, as in `still open`, or belongs to an
+/// assumption.
+fn adds_nothing(all: &[Mention], next: Option<&What>) -> bool {
+    all.iter().any(|own| own.cue() == Some(Cue::Suppose))
+        || matches!(
+            next,
+            Some(What::Thing(_) | What::Field(_) | What::Relation | What::Cue(Cue::Not))
+        )
 }
 
 /// Whether a phrase with this meaning before a relation asks for the number of its links: `most`.
