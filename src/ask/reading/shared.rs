@@ -10,52 +10,41 @@ use crate::{
         operation::{Parts, count_is},
     },
 };
-use agent_kb::{Direction, MetapathStep, TypeId, table::ColumnSpec};
+use agent_kb::{Direction, MetapathStep, TypeId, distinct, table::ColumnSpec};
 
 impl Reading<'_> {
     /// Replaces conditions on nodes of one type, which link to the rows by one step, by the test that
     /// a row has such a node that satisfies them all. Conditions of the same type of named nodes stay
     /// apart: a paper of two authors has two authorships.
     pub(super) fn join_conditions(&mut self, parts: &mut Parts) {
-        let Some(last) = parts.conditions.iter().find_map(|(_, one)| match one.steps.as_slice() {
-            [_, last] => Some(*last),
+        let last_of_two = |(_, one): &(usize, Condition)| match *one.steps.as_slice() {
+            [_, last] => Some(last),
             _ => None,
-        }) else {
-            return;
         };
-        let first = |one: &Condition| self.first_step(one, last);
-        let mut shared: Vec<Option<MetapathStep>> =
-            parts.conditions.iter().map(|(_, one)| first(one)).collect();
-        let Some(to) = shared.iter().flatten().next().map(|step| step.to) else { return };
-        shared.iter_mut().for_each(|step| *step = step.filter(|step| step.to == to));
-        let kinds: Vec<Option<TypeId>> =
-            parts.conditions.iter().map(|(_, one)| self.named_type(one)).collect();
-        let joined: Vec<usize> = (0..shared.len()).filter(|at| shared[*at].is_some()).collect();
-        let differ = joined
-            .iter()
-            .all(|at| joined.iter().filter(|other| kinds[**other] == kinds[*at]).count() == 1);
-        if joined.len() < 2 || !differ {
+        let Some(last) = parts.conditions.iter().find_map(last_of_two) else { return };
+        let conditions = parts.conditions.iter().enumerate();
+        let mut among: Vec<(usize, MetapathStep, Condition)> = conditions
+            .filter_map(|(at, (_, one))| {
+                let step = self.first_step(one, last)?;
+                Some((at, step, Condition { steps: vec![step], ..one.clone() }))
+            })
+            .collect();
+        let Some(&(first, MetapathStep { to, .. }, _)) = among.first() else { return };
+        among.retain(|(_, step, _)| step.to == to);
+        let kinds = distinct(among.iter().map(|(.., one)| self.named_type(one)).collect());
+        let counts = |spec: &ColumnSpec| match spec {
+            ColumnSpec::Count(steps) => steps.last().is_some_and(|end| end.to == to),
+            _ => false,
+        };
+        if among.len() < 2 || kinds.len() < among.len() || self.columns.iter().any(counts) {
             return;
         }
-        let mut among = Vec::new();
-        for (at, step) in shared.iter().enumerate() {
-            if let Some(step) = step {
-                among.push(Condition { steps: vec![*step], ..parts.conditions[at].1.clone() });
-            }
-        }
-        let back = MetapathStep { direction: last.direction.reversed(), to, ..last };
-        let counts = |spec: &ColumnSpec| matches!(spec, ColumnSpec::Count(steps) if steps.last().is_some_and(|end| end.to == to));
-        if self.columns.iter().any(counts) {
-            return;
-        }
-        let first = parts.conditions[joined[0]].0;
-        let column = self.column(ColumnSpec::CountAmong { steps: vec![back], among });
-        parts.filters.push((first, count_is(Bound::Above, column)));
-        let mut at = 0;
-        parts.conditions.retain(|_| {
-            at += 1;
-            shared[at - 1].is_none()
-        });
+        let mention = parts.conditions[first].0;
+        among.iter().rev().for_each(|(at, ..)| drop(parts.conditions.remove(*at)));
+        let steps = vec![MetapathStep { direction: last.direction.reversed(), to, ..last }];
+        let among = among.into_iter().map(|(.., one)| one).collect();
+        let column = self.column(ColumnSpec::CountAmong { steps, among });
+        parts.filters.push((mention, count_is(Bound::Above, column)));
     }
 
     /// Returns the type of the named nodes of a condition; `None` if they have several types.
@@ -72,20 +61,17 @@ impl Reading<'_> {
             [step, end] if end == last => Some(step),
             [direct] => {
                 let kind = self.named_type(condition)?;
-                let tuples = self.kb.tuples();
-                let edges = |step: &MetapathStep| {
-                    let tuple = tuples.iter().find(|tuple| {
-                        tuple.relation == step.relation
-                            && [(tuple.source, tuple.target), (tuple.target, tuple.source)]
-                                .contains(&(kind, step.to))
-                    });
-                    tuple.map(|tuple| tuple.edges)
-                };
+                let ends = [(kind, direct.to), (direct.to, kind)];
+                let mut tuples = self.kb.tuples().iter().filter(|tuple| {
+                    tuple.relation == direct.relation
+                        && ends.contains(&(tuple.source, tuple.target))
+                });
+                let edges = tuples.next()?.edges;
                 let mut steps = self.schema.steps(kind);
                 steps.retain(|step| {
-                    let rows = self.kb.nodes_of_type(step.to).len() as u64;
-                    let leads = self.schema.steps(step.to).contains(&last);
-                    leads && step.direction == Direction::In && edges(&direct) == Some(rows)
+                    step.direction == Direction::In
+                        && self.schema.steps(step.to).contains(&last)
+                        && self.kb.nodes_of_type(step.to).len() as u64 == edges
                 });
                 <[MetapathStep; 1]>::try_from(steps).ok().map(|[step]| step)
             }
