@@ -286,15 +286,15 @@ pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }
 
-/// Whether a folded word is a phrase that only changes rows in an assumption, such as `withdrawn`.
-pub(crate) fn is_assumption(word: &str) -> bool {
-    let mut cues = PHRASES.iter().filter(|(phrase, _)| *phrase == word);
-    cues.all(|(_, cue)| matches!(cue, Cue::LeaveOut | Cue::Raise | Cue::Lower))
+/// Returns the meaning of the phrase that consists of one folded word; `None` if there is none.
+pub(crate) fn cue_of(word: &str) -> Option<Cue> {
+    PHRASES.iter().find(|(phrase, _)| *phrase == word).map(|(_, cue)| *cue)
 }
 
 /// Returns the usual form of some words, each with other forms, in lower case: `email` for `e-mail`.
-pub(crate) fn written() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    rows("written")
+pub(crate) fn written() -> &'static [(&'static str, Vec<&'static str>)] {
+    static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("written").collect());
+    &ALL
 }
 
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for

@@ -13,8 +13,8 @@ pub(crate) use self::spelling::spelled_out;
 use self::{settle::settle, tokens::tokens};
 use crate::{
     lexicon::{
-        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_assumption, is_cue, is_degree,
-        is_filler, number_word, same_sort, synonyms,
+        Bound, Cue, PHRASES, cue_of, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
+        number_word, same_sort, synonyms,
     },
     schema::{FieldValue, Schema, Words, types_of, words_of},
 };
@@ -53,8 +53,6 @@ const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 const LIVE: [&str; 5] = ["live", "lives", "lived", "living", "situated"];
 /// Words that ask for something, and never mention a type or field of that name.
 const ASKING: [&str; 7] = ["how", "what", "when", "where", "which", "who", "whose"];
-/// Words of questions that make an assumption.
-const SUPPOSING: [&str; 6] = ["if", "suppose", "supposing", "assume", "assuming", "imagine"];
 /// Characters that begin and end a quotation.
 const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
@@ -530,9 +528,10 @@ impl Reader<'_> {
             let mut words = self.schema.names().flat_map(|name| &name.words);
             words.any(|own| own.trim_end_matches('s') == word.trim_end_matches('s'))
         };
-        // `withdrawn offers` supposes nothing.
-        let supposes = self.tokens.iter().any(|token| SUPPOSING.contains(&&*token.word));
-        let is_phrase = |word: &str| is_cue(word) && (supposes || !is_assumption(word));
+        // `withdrawn offers` supposes nothing, and `paid` means more only within `best paid`.
+        let supposes = self.tokens.iter().any(|token| cue_of(&token.word) == Some(Cue::Suppose));
+        let asks = |cue| !matches!(cue, Cue::LeaveOut | Cue::Raise | Cue::Lower);
+        let is_phrase = |word: &str| is_cue(word) && (supposes || cue_of(word).is_some_and(asks));
         let is_known = |word: &str| is_phrase(word) || is_filler(word) || is_in_schema(word);
         own.iter().map(|token| &token.word).eq(words)
             && !own.iter().any(|token| is_known(&token.word))
@@ -601,7 +600,8 @@ impl Reader<'_> {
         }
         let names = |name: &Words| {
             // Types called `from` and fields called `what` are not meant by these words.
-            let is_name = |words: &[String]| !matches!(words, [word] if is_stop_word(word) || ASKING.contains(&&**word));
+            let asks = |word: &str| is_stop_word(word) || ASKING.contains(&word);
+            let is_name = |words: &[String]| !matches!(words, [word] if asks(word));
             let words = Some(name.words.len()).filter(|n| *n > 0 && is_name(&name.words));
             let words = words.filter(|_| self.begins_with(own, &name.words));
             let is_joined = token.word == name.joined && is_name(&name.words);
@@ -767,12 +767,8 @@ impl Reader<'_> {
     fn type_of_sort(&self, word: &str) -> Option<TypeId> {
         let others: Vec<&str> = same_sort(word).collect();
         let is_same = |kind: &Words| kind.noun().is_some_and(|noun| others.contains(&noun));
-        self.schema
-            .types
-            .iter()
-            .zip((0..).map(TypeId))
-            .find(|(kind, _)| is_same(kind))
-            .map(|own| own.1)
+        let mut types = (0..).map(TypeId).zip(&self.schema.types);
+        types.find(|(_, kind)| is_same(kind)).map(|(id, _)| id)
     }
 
     /// Whether a token is an adjective that states a degree of one of `fields`, such as `pricey` or

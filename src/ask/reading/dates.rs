@@ -197,8 +197,8 @@ impl Reading<'_> {
     /// `monthly_salary` in `earn per month`.
     fn is_rate(&self, period: &[&str]) -> bool {
         let fields = (0..self.mentions.all.len()).filter_map(|at| self.fields_at(at));
-        let field = fields.filter_map(|fields| self.field(fields, true));
-        field.into_iter().any(|field| {
+        let mut fields = fields.filter_map(|fields| self.field(fields, true));
+        fields.any(|field| {
             self.schema.field(field).words.iter().any(|word| period.contains(&word.as_str()))
         })
     }

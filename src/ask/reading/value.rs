@@ -188,10 +188,13 @@ impl Reading<'_> {
                 let field = fields.find(|field| self.schema.field(*field).joined == name)?;
                 Some(ColumnSpec::Field(field))
             }
-            What::Relation | What::Links(_) if self.called_step(at).is_some() => {
-                self.called_step(at).map(|step| ColumnSpec::Names(vec![step]))
-            }
-            What::Relation | What::Links(_) if !asks_rows => {
+            What::Relation | What::Links(_) => {
+                if let Some(step) = self.called_step(at) {
+                    return Some(ColumnSpec::Names(vec![step]));
+                }
+                if asks_rows {
+                    return None;
+                }
                 let step = self.only_step(at).or_else(|| self.superior(at))?;
                 let asks_who = self.mentions.word(0) == "who" && self.schema.are_people(step.to);
                 let is_noun = self.is_noun_of_step(at) && step.direction == Direction::Out;
