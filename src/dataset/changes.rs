@@ -98,8 +98,8 @@ fn is_same(old: &Kb, node: NodeId, new: &Kb, new_node: NodeId) -> bool {
         && fields(old, node).eq(fields(new, new_node))
 }
 
-/// Counts the edges of the relation `name` that the base `of` has and the base `other` lacks. `to_other`
-/// maps nodes of `of` to nodes of `other`.
+/// Counts the edges of the relation `name` that the base `of` has and the base `other` lacks.
+/// `to_other` maps nodes of `of` to nodes of `other`.
 fn missing(of: &Kb, other: &Kb, name: &str, to_other: &[Option<NodeId>]) -> u64 {
     let Some(relation) = of.relation_id(name) else { return 0 };
     let Some(other_relation) = other.relation_id(name) else {

@@ -278,8 +278,8 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     }
 }
 
-/// Returns the first id of a type, of the first type whose first id begins like `id`, or else of the
-/// first node.
+/// Returns the first id of a type, of the first type whose first id begins like `id`, or else of
+/// the first node.
 fn key_like<'a>(kb: &'a Kb, id: &str) -> Cow<'a, str> {
     let types = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut firsts = types.filter_map(|kind| Some(kb.key(*kb.nodes_of_type(kind).first()?)));

@@ -192,8 +192,8 @@ pub fn is_of_people(type_name: &str) -> bool {
     type_name.split('_').any(is_person)
 }
 
-/// Returns the words that a lower-case abbreviation in the name of a table or column stands for, such
-/// as `birth date` for `dob`; `None` for other words.
+/// Returns the words that a lower-case abbreviation in the name of a table or column stands for,
+/// such as `birth date` for `dob`; `None` for other words.
 pub fn long_form(word: &str) -> Option<&'static str> {
     static ALL: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
         let rows = include_str!("words/abbreviations.tsv").lines();
@@ -256,6 +256,33 @@ pub fn snake(name: &str) -> String {
         before_lower = c.is_lowercase() || c.is_numeric();
     }
     text.trim_end_matches('_').to_owned()
+}
+
+/// Converts a name as [`snake`] does, and abbreviations to the words that they stand for:
+/// `customer_number` for `cust_nr`.
+pub fn spelled_out(name: &str) -> String {
+    let snake = snake(name);
+    let words: Vec<&str> = snake.split('_').map(|word| long_form(word).unwrap_or(word)).collect();
+    words.join("_").replace(' ', "_")
+}
+
+/// Guesses the singular of an English noun from its ending.
+pub fn singular(name: &str) -> String {
+    let keep = ["ss", "us", "is", "series", "species", "news"];
+    if keep.iter().any(|ending| name.ends_with(ending)) {
+        return name.to_owned();
+    }
+    if let Some(stem) = name.strip_suffix("ies").filter(|stem| stem.len() > 1) {
+        return format!("{stem}y");
+    }
+    let hissing = ["sses", "shes", "ches", "xes", "zes"];
+    let suffix = if hissing.iter().any(|ending| name.ends_with(ending)) { "es" } else { "s" };
+    name.strip_suffix(suffix).filter(|stem| !stem.is_empty()).unwrap_or(name).to_owned()
+}
+
+/// Whether a list of words, separated by spaces, contains a word.
+pub fn has_word(words: &str, word: &str) -> bool {
+    words.split(' ').any(|own| own == word)
 }
 
 /// Whether a character ends a line, moves a cursor or changes the direction of the text around it.

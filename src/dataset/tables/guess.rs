@@ -6,7 +6,7 @@
 //! | id | the declared key; else a nearly unique column that has an id-like name or comes first |
 //! | link | a declared foreign key; else a column with a type's name (`brand_id`) or with its ids |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
-//! | name | see `name_columns`: columns with known names, called after the table, or of short texts |
+//! | name | columns with known names, called after the table, or of short texts; see `names` |
 //! | edges | a table with two links, without ids of its own and without texts |
 //!
 //! Of several types, a column links to the one with the fewest other ids.
@@ -29,12 +29,12 @@ use crate::{
     links,
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
-        mapping::{relation_of, singular, without_id, without_number},
+        mapping::{relation_of, without_id, without_number},
         rows::{Table, file_name, is_table, unsupported_hint},
         sqlite::Reference,
     },
 };
-use agent_ground::words::{is_of_people, is_person, long_form, snake};
+use agent_ground::words::{has_word, is_of_people, is_person, singular, snake, spelled_out};
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
@@ -42,6 +42,8 @@ const SAMPLE_ROWS: u64 = 50_000;
 const MAX_TABLES: usize = 1_000;
 /// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
+/// Maximum number of views of a database that a note names.
+const MAX_VIEWS: usize = 5;
 /// Names of query files, which are not tables.
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
 /// Names of columns that hold ids, in lower case with underscores, separated by spaces.
@@ -52,6 +54,8 @@ const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", 
 const OWN_NAME_SCORE: u32 = 95;
 /// Score of an id column with a name of [`ID_NAMES`]; a name with at least this score is sure.
 const SURE_NAME_SCORE: u32 = 80;
+/// Added to the score of the first column if its name only suggests ids.
+const FIRST_BONUS: u32 = 5;
 /// Penalty on the score of an id column with missing or repeated ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
 /// Maximum share of the rows of an id column whose ids may be missing or repeated.
@@ -87,6 +91,8 @@ const USED_BONUS: f64 = 0.05;
 /// Minimum length of the last word in a column's name that may be the beginning of the last word in
 /// a table's name, in bytes.
 const MIN_NOUN: usize = 4;
+/// Minimum length in bytes of the noun in the name of an id column, such as `dept_key`.
+const MIN_ID_NOUN: usize = 3;
 /// Minimum score of a link without a matching name to a table that has all ids of the column.
 const ALL_KNOWN: f64 = 2.0;
 /// Minimum score of a link whose name suggests the table.
@@ -146,6 +152,7 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
         (hints, _) => hints.iter().map(|hint| hint.file.clone()).collect(),
     };
     let mut facts = Vec::new();
+    let mut views = Vec::new();
     let mut problems = Problems::new(false);
     for (at, file) in files.iter().enumerate() {
         let tables = Table::all(&root.join(file), reading)?;
@@ -157,6 +164,8 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
             );
             return Err(DatasetError::bad_input(root.join(file), message));
         }
+        let of_file = tables.first().map_or(Ok(Vec::new()), Table::views)?;
+        views.extend((!of_file.is_empty()).then(|| views_note(file, &of_file)));
         for table in tables {
             if facts.len() < MAX_TABLES {
                 facts.push(TableFacts::collect(table, file, hints.get(at), &mut problems)?);
@@ -185,7 +194,7 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess> {
     let borrowing: Vec<bool> = facts.iter().map(|entry| borrows(&facts, entry)).collect();
     facts.iter_mut().zip(borrowing).for_each(|(entry, borrows)| entry.borrows = borrows);
     let mapping = Mapping { reading: reading.clone(), ..Mapping::default() };
-    let mut guess = Guess { mapping, ..Guess::default() };
+    let mut guess = Guess { mapping, notes: views };
     for entry in &facts {
         add_table(&facts, entry, &mut guess);
     }
@@ -221,6 +230,13 @@ fn skipped_file_notes(dir: &Path) -> Result<Vec<String>> {
         Some(format!("{}: left out: {why}", file_name(&path)))
     });
     Ok(told.collect())
+}
+
+fn views_note(file: &str, views: &[String]) -> String {
+    let (n, shown) = (views.len(), views.len().min(MAX_VIEWS));
+    let names = views[..shown].join(", ");
+    let more = if n > shown { format!(" and {} more", n - shown) } else { String::new() };
+    format!("{file}: views are left out: {names}{more}; to import one, store its rows as a table")
 }
 
 /// Lists the names of the table files of a directory, sorted.
@@ -305,18 +321,17 @@ impl TableFacts {
     /// Whether a column has a plain id name such as `id`, or is named after its own table. The
     /// values of such a column are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
-        let is_own = |name: &str| {
-            let stem = without_id(name).or_else(|| without_number(name));
-            stem.is_some_and(|stem| self.names().contains(&stem))
-        };
-        PLAIN_ID_NAMES.contains(&snake(name).as_str()) || is_own(name) || is_own(&spelled_out(name))
+        let long = spelled_out(name);
+        let stem = without_id(&long).or_else(|| without_number(&long));
+        PLAIN_ID_NAMES.contains(&snake(name).as_str())
+            || stem.is_some_and(|stem| self.names().contains(&stem))
     }
 
     /// Returns the names by which columns of other tables may refer to the rows: those of the type
-    /// and of the table, also without abbreviations.
-    fn names(&self) -> [String; 4] {
+    /// and of the table, without abbreviations.
+    fn names(&self) -> [String; 2] {
         let table = singular(&snake(&self.table.stem()));
-        [spelled_out(&self.node_type), spelled_out(&table), self.node_type.clone(), table]
+        [spelled_out(&self.node_type), spelled_out(&table)]
     }
 
     /// Returns the name of the column with the ids: the given or declared column, otherwise a
@@ -330,15 +345,14 @@ impl TableFacts {
         }
         let score = |(at, (name, column)): (usize, &(String, Column))| {
             let snake = snake(name);
+            // The first column of `teams.csv` is `tm_code`, another one `lead_code`.
+            let first = if at == 0 { FIRST_BONUS } else { 0 };
             let score: u32 = match snake.as_str() {
                 "id" => 100,
                 known if has_word(ID_NAMES, known) => SURE_NAME_SCORE,
                 _ if self.is_own_id_name(name) => OWN_NAME_SCORE,
-                // The first column of `teams.csv` is `tm_code`, another one `lead_code`.
-                other if at == 0 && has_id_suffix(&spelled_out(other)) => 75,
-                other if has_id_suffix(&spelled_out(other)) => 70,
-                _ if at == 0 && name_suggests_ids(name) => 65,
-                _ if name_suggests_ids(name) => 60,
+                other if has_id_suffix(&spelled_out(other)) => 70 + first,
+                _ if name_suggests_ids(name) => 60 + first,
                 _ if at == 0 => 30,
                 _ => return None,
             };
@@ -390,19 +404,6 @@ impl TableFacts {
     fn are_people(&self) -> bool {
         is_of_people(&self.node_type) || self.name_columns(&[]).len() > 1
     }
-}
-
-/// Converts a name to lower case with underscores, and abbreviations to the words that they stand
-/// for: `customer_number` for `cust_nr`.
-fn spelled_out(name: &str) -> String {
-    let snake = snake(name);
-    let words: Vec<&str> = snake.split('_').map(|word| long_form(word).unwrap_or(word)).collect();
-    words.join("_").replace(' ', "_")
-}
-
-/// Whether `words`, a list separated by spaces, contains `word`.
-fn has_word(words: &str, word: &str) -> bool {
-    words.split(' ').any(|known| known == word)
 }
 
 /// Whether the name of a column suggests that the column holds ids.
@@ -572,13 +573,19 @@ fn likelihood(
     };
     let same_id = is_lesser && entry.id.as_ref().is_some_and(is_id_of);
     let is_named = names.contains(&stem) || same_id;
+    // `responsible_dept` of a table with the ids `dept_key`
+    let of_id =
+        entry.id.as_ref().and_then(|id| Some(spelled_out(id).rsplit_once('_')?.0.to_owned()));
+    let of_id = of_id.filter(|noun| noun.len() >= MIN_ID_NOUN);
+    let has_noun = |own: &String| stem == *own || stem.ends_with(&format!("_{own}"));
     let noun = stem.rsplit('_').next().unwrap_or(&stem);
     // `fixed_in_version` of a table of product versions, `bill_to_cont` of contacts
     let is_noun_of = |entry: &String| {
         let last = entry.rsplit('_').next().unwrap_or(entry);
         noun.len() >= MIN_NOUN && noun.len() < stem.len() && last.starts_with(noun)
     };
-    let ends = names.iter().any(|entry| stem.ends_with(&format!("_{entry}")) || is_noun_of(entry));
+    let ends = names.iter().any(|entry| stem.ends_with(&format!("_{entry}")) || is_noun_of(entry))
+        || of_id.as_ref().is_some_and(has_noun);
     let [named, ending, bare] = MIN_KNOWN_SHARE;
     let refers = without_id(name).is_some();
     let is_text = column.has_texts && n_values >= MIN_DISTINCT;
@@ -622,6 +629,20 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
         "{place}: {name} is empty or repeated in {wrong} of {rows} rows, so rows are numbered; \
          if {name} holds the ids, correct these rows"
     ))
+}
+
+/// Returns a note on the columns of objects, whose values cannot be linked or compared.
+fn objects_note(current: &TableFacts) -> Option<String> {
+    let columns = current.columns.iter().filter(|(_, column)| column.has_objects);
+    let names: Vec<&str> = columns.map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: columns of objects become texts: {}; to link or filter by the values inside, \
+             store each in its own column",
+            current.table.label(),
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns a note on each link that was found only by numbers that may be ids of other tables too.
@@ -703,6 +724,7 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
         return;
     }
     guess.notes.extend(missing_id_note(current, &found));
+    guess.notes.extend(objects_note(current));
     guess.mapping.nodes.push(nodes_table(current, &found, current.id.as_ref()));
 }
 

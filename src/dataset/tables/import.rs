@@ -314,9 +314,9 @@ impl Import<'_> {
         self.ends_of(spec).next().is_some()
     }
 
-    /// Returns the types whose rows have no name and link to rows other than people, such as reviews
-    /// of films, if there are labelled questions and none has such a row as an answer. Word search
-    /// reads the texts of these rows with the rows that they link to.
+    /// Returns the types whose rows have no name and link to rows other than people, such as
+    /// reviews of films, if there are labelled questions and none has such a row as an answer. Word
+    /// search reads the texts of these rows with the rows that they link to.
     fn unlabelled_parts<'s>(
         &self,
         nodes: impl Iterator<Item = &'s NodesTable>,

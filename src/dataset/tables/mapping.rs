@@ -7,7 +7,10 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::{DatasetError, Result, encoding::Encoding, error::line_at, tables::Reading};
-use agent_ground::{files, words::snake};
+use agent_ground::{
+    files,
+    words::{singular, snake},
+};
 
 /// Name of the mapping file in a directory of tables.
 pub const MAPPING_FILE: &str = "mapping.toml";
@@ -437,20 +440,6 @@ pub(super) fn without_number(column: &str) -> Option<String> {
     let name = snake(column);
     let stem = ["_no", "_nr", "_number"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
     (!stem.is_empty()).then(|| stem.to_owned())
-}
-
-/// Guesses the singular of an English noun from its ending.
-pub(super) fn singular(name: &str) -> String {
-    let keep = ["ss", "us", "is", "series", "species", "news"];
-    if keep.iter().any(|ending| name.ends_with(ending)) {
-        return name.to_owned();
-    }
-    if let Some(stem) = name.strip_suffix("ies").filter(|stem| stem.len() > 1) {
-        return format!("{stem}y");
-    }
-    let hissing = ["sses", "shes", "ches", "xes", "zes"];
-    let suffix = if hissing.iter().any(|ending| name.ends_with(ending)) { "es" } else { "s" };
-    name.strip_suffix(suffix).filter(|stem| !stem.is_empty()).unwrap_or(name).to_owned()
 }
 
 #[cfg(test)]

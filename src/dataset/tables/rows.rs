@@ -207,6 +207,15 @@ impl Table {
         Ok(vec![of(kind)])
     }
 
+    /// Returns the names of the views of the table's database, which are not read; none for other
+    /// files.
+    pub(super) fn views(&self) -> Result<Vec<String>> {
+        match &self.kind {
+            Kind::Sqlite(database, _) => database.views(),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Returns the table called `name` among `all` tables of a file or, if `name` is `None`, the
     /// only table of a file that is not a database.
     ///

@@ -127,6 +127,16 @@ impl Database {
         read().map_err(damaged(&self.path))
     }
 
+    /// Returns the names of the views, sorted; at most as many as tables.
+    pub(super) fn views(&self) -> Result<Vec<String>> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let sql = "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name LIMIT ?1";
+            let mut statement = self.connection.prepare(sql)?;
+            statement.query_map([MAX_TABLES as i64], |row| row.get(0))?.collect()
+        };
+        read().map_err(damaged(&self.path))
+    }
+
     /// Returns the names of a table's columns in order.
     pub(super) fn columns(&self, table: &str) -> Result<Vec<String>> {
         let columns = columns_of(&self.connection, table).map_err(damaged(&self.path))?;

@@ -764,7 +764,8 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     let sql = "CREATE TABLE brands (id INTEGER PRIMARY KEY, code TEXT UNIQUE, name TEXT);
         CREATE TABLE products (sku TEXT PRIMARY KEY, brand_code TEXT REFERENCES brands(code));
         INSERT INTO brands VALUES (1,'NP','Northpeak'), (2,'TW','Tidewell');
-        INSERT INTO products VALUES ('S1','NP'), ('S2','TW'), ('S3','NP');";
+        INSERT INTO products VALUES ('S1','NP'), ('S2','TW'), ('S3','NP');
+        CREATE VIEW northpeak AS SELECT * FROM products WHERE brand_code = 'NP';";
     let connection = connect(&file).unwrap();
     connection.execute_batch(sql).unwrap();
     let report = imported(&file, &home);
@@ -784,7 +785,9 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     let guessed = guess_of(&file).unwrap();
     let told = "shop.sqlite:products: brand_code refers to code of brands, whose id is id, so it cannot \
         become a relation; if code is unique, use it as the id of brands";
-    assert_eq!(guessed.notes, [told]);
+    let views =
+        "shop.sqlite: views are left out: northpeak; to import one, store its rows as a table";
+    assert_eq!(guessed.notes, [views, told]);
     let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (6, 1));
 }

@@ -297,8 +297,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Pops the top `n` values from the stack; if `n` is `None`, pops the values above the last mark,
-    /// and the mark. Returns the values in the order in which they were pushed.
+    /// Pops the top `n` values from the stack; if `n` is `None`, pops the values above the last
+    /// mark, and the mark. Returns the values in the order in which they were pushed.
     fn pop_parts(&mut self, n: Option<usize>) -> Result<Vec<Part>, PickleError> {
         let to_mark = || self.stack.iter().rev().position(|item| matches!(item, Item::Mark));
         let n_parts = n.or_else(to_mark).ok_or_else(|| self.malformed("the mark is missing"))?;

@@ -10,15 +10,12 @@ use std::{
 
 use serde_json::Value;
 
-use super::{
-    has_word,
-    names::{MAX_NAME_BYTES, MAX_NAMESAKES, NAME_NAMES},
-};
+use super::names::{MAX_NAME_BYTES, MAX_NAMESAKES, NAME_NAMES};
 use crate::tables::{
     mapping::JSON_LIST,
     rows::{Row, items},
 };
-use agent_ground::words::snake;
+use agent_ground::words::{has_word, snake};
 use agent_kb::table::value::{TRUTHS, category, quantity};
 
 /// Possible separators of list items within a cell.
@@ -36,6 +33,10 @@ const MAX_VALUES: usize = 500;
 const MAX_VALUE_BYTES: usize = 60;
 /// Minimum share of a column's cells that contain a separator, for the column to hold lists.
 const MIN_SPLIT_SHARE: f64 = 0.2;
+/// Minimum share of a column's cells that are sentences, for the column to hold prose.
+const MIN_SENTENCE_SHARE: f64 = 0.2;
+/// Minimum number of words of a sentence.
+const SENTENCE_WORDS: usize = 4;
 /// Maximum mean length of the items in bytes, for a column to hold lists.
 const MAX_ITEM_BYTES: f64 = 40.0;
 
@@ -62,6 +63,12 @@ pub(super) struct Column {
     /// Whether a value is not in [`TRUTHS`].
     has_untruth: bool,
     pub(super) is_date: bool,
+    /// Whether a cell holds an object with further values.
+    pub(super) has_objects: bool,
+    /// Number of cells that are sentences.
+    sentences: u64,
+    /// Number of cells that are times of a day, such as `9:30`.
+    times: u64,
     json_lists: u64,
     json_items: HashSet<u64>,
 }
@@ -105,6 +112,22 @@ fn grouped_number(text: &str) -> Option<bool> {
     rest.split(',').all(has_three).then_some(first.len() < 3 || !is_plain)
 }
 
+/// Whether a text ends as a sentence does, and has at least [`SENTENCE_WORDS`] words.
+fn is_sentence(text: &str) -> bool {
+    text.ends_with(['.', '!', '?']) && text.split_whitespace().count() >= SENTENCE_WORDS
+}
+
+/// Whether a text is a time of a day in hours, minutes and possibly seconds, such as `9:30`.
+fn is_time(text: &str) -> bool {
+    let digits = |part: &str| part.len() <= 2 && part.bytes().all(|b| b.is_ascii_digit());
+    let mut parts = text.split(':');
+    let is_hour = parts.next().is_some_and(|part| !part.is_empty() && digits(part));
+    let rest: Vec<&str> = parts.collect();
+    is_hour
+        && (1..=2).contains(&rest.len())
+        && rest.iter().all(|part| part.len() == 2 && digits(part))
+}
+
 impl Column {
     pub(super) fn observe(&mut self, row: &Row, name: &str, value: &Value) {
         self.filled += 1;
@@ -112,6 +135,7 @@ impl Column {
             self.observe_list(value);
             return;
         }
+        self.has_objects |= value.is_object();
         let Some(text) = id_text(row, name) else { return };
         match text.parse::<f64>() {
             Ok(number) => self.least = Some(self.least.map_or(number, |least| least.min(number))),
@@ -123,6 +147,8 @@ impl Column {
         if text.starts_with('[') && text.ends_with(']') {
             self.observe_list(value);
         }
+        self.sentences += u64::from(is_sentence(&text));
+        self.times += u64::from(is_time(&text));
         self.has_untruth =
             self.has_untruth || !TRUTHS.as_flattened().contains(&category(&text).as_str());
         if let Some(is_sure) = grouped_number(&text) {
@@ -174,7 +200,9 @@ impl Column {
             return Some(JSON_LIST);
         }
         let is_list = |split: &Split| {
-            self.is_split(split) && self.bytes as f64 / split.n_items as f64 <= MAX_ITEM_BYTES
+            !self.is_prose()
+                && self.is_split(split)
+                && self.bytes as f64 / split.n_items as f64 <= MAX_ITEM_BYTES
         };
         let mut lists = self.splits().filter(|(_, split)| is_list(split)).map(|(by, _)| by);
         lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
@@ -192,6 +220,8 @@ impl Column {
             || !self.has_untruth
             || self.is_date
             || self.json_lists > 0
+            || self.is_prose()
+            || self.times == self.filled
         {
             return None;
         }
@@ -205,6 +235,11 @@ impl Column {
         let is_short = self.splits.iter().all(|split| split.longest <= MAX_VALUE_BYTES);
         let is_whole = self.separator().is_none() && is_short;
         (is_whole && is_few(&self.values)).then_some((None, &self.values))
+    }
+
+    /// Whether many cells are sentences, so that commas and semicolons separate no items.
+    fn is_prose(&self) -> bool {
+        self.sentences as f64 >= self.filled as f64 * MIN_SENTENCE_SHARE
     }
 
     /// Whether the column has so few different values that they cannot be names of the rows.
@@ -234,7 +269,12 @@ impl Column {
 
     /// Whether the column has short texts of several words.
     pub(super) fn has_short_texts(&self) -> bool {
-        self.has_spaces && self.bytes <= self.filled * MAX_NAME_BYTES
+        self.has_spaces && self.is_short()
+    }
+
+    /// Whether the mean length of the column's cells is at most that of names.
+    pub(super) fn is_short(&self) -> bool {
+        self.bytes <= self.filled * MAX_NAME_BYTES
     }
 
     /// Returns the possible readings of the column's cells as ids, as whole cells or as lists: for

@@ -1,12 +1,13 @@
 //! Guesses the columns that hold the names of a table's rows.
 
-use super::{Column, TableFacts, has_word, spelled_out};
-use agent_ground::words::{is_of_people, is_person};
+use super::{Column, TableFacts};
+use agent_ground::words::{has_word, is_of_people, is_person, spelled_out};
 
 /// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
 /// German, Spanish, French, Italian and Portuguese.
-pub(super) const NAME_NAMES: &str = "name full_name display_name title label caption subject headline heading \
-                          titel betreff bezeichnung nombre asunto nom titre nome titulo";
+pub(super) const NAME_NAMES: &str = "\
+    name full_name display_name title label caption subject headline heading titel betreff \
+    bezeichnung nombre asunto nom titre nome titulo";
 /// Names of columns that always hold the names of nodes, best first, separated by spaces.
 const SURE_NAMES: &str = "name full_name display_name title";
 /// Names of columns that hold first names, each with names of columns that then hold last names,
@@ -28,34 +29,55 @@ const FULL_NAMES: &str = "full_name display_name name";
 const COMPANY_NAMES: &str = "company organisation organization firma empresa société azienda";
 /// Words in names of columns that hold no names, even if every row has another text.
 const NO_NAMES: &str = "\
-    address street address1 email mail phone telephone mobile fax url website homepage link note notes \
-    comment comments remark remarks description text bio biography contact city town \
-    country place date time";
-/// Words in names of columns that hold addresses.
+    email mail phone telephone mobile fax url website homepage link note notes comment comments \
+    remark remarks description text bio biography contact city town country place date time";
+/// Words in names of columns that hold addresses, which name only rows that are no people.
 const ADDRESSES: &str = "address street address1";
+/// Endings of nouns in the singular and plural, separated by spaces; the first is none.
+const ENDINGS: &str = " a e en n s es o i";
+/// Minimum length in bytes of what two forms of one noun have in common.
+const MIN_STEM: usize = 4;
 /// Maximum mean length of the texts in a column that names rows although its header does not
 /// suggest names, in bytes.
 pub(super) const MAX_NAME_BYTES: u64 = 60;
 /// Maximum mean number of rows with the same text in a column of names called after its table.
 pub(super) const MAX_NAMESAKES: u64 = 10;
 
+/// Whether two nouns differ only in their endings, such as `firma` and `firmen`.
+fn is_inflected(one: &str, other: &str) -> bool {
+    let n = one
+        .chars()
+        .zip(other.chars())
+        .take_while(|(a, b)| a == b)
+        .map(|pair| pair.0.len_utf8())
+        .sum();
+    n >= MIN_STEM && [&one[n..], &other[n..]].iter().all(|end| has_word(ENDINGS, end))
+}
+
 impl TableFacts {
-    /// Returns the column, of those in `free`, that is called after the table: `Venue` or
-    /// `venue_number` of a table of venues, `breed` of a table of species and breeds.
-    fn own_name<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+    /// Returns the column, of those in `free`, that is called after the table and holds short texts
+    /// or, if `numbers`, numbers: `Venue` or `venue_number` of a table of venues, `breed` of a
+    /// table of species and breeds. The column of numbers is called `version_number`, not
+    /// `version`.
+    fn own_name<'a>(&self, free: &[(String, &'a String)], numbers: bool) -> Option<&'a String> {
         let node_type = spelled_out(&self.node_type);
         let words = node_type.split('_');
-        let names = [&*node_type].into_iter().chain(words.rev());
-        let numbers =
-            names.clone().flat_map(|own| ["number", "no"].map(|end| format!("{own}_{end}")));
+        let names = || [&*node_type].into_iter().chain(words.clone().rev()).map(str::to_owned);
+        let numbered = names().flat_map(|own| ["number", "no"].map(|end| format!("{own}_{end}")));
         let is_name = |name: &&String| {
-            self.column(name)
-                .is_some_and(|column| column.has_texts && !column.is_date && !column.is_repeated())
+            self.column(name).is_some_and(|column| {
+                column.has_texts != numbers
+                    && column.is_short()
+                    && !column.is_date
+                    && !column.is_repeated()
+            })
         };
-        let called =
-            |own: &str| free.iter().find(|(name, _)| name == own).map(|(_, column)| *column);
-        let named = names.filter_map(&called).find(is_name);
-        named.or_else(|| numbers.filter_map(|own| called(&own)).find(is_name))
+        let names: Vec<String> = names().filter(|_| !numbers).chain(numbered).collect();
+        let called = |is_own: &dyn Fn(&str, &str) -> bool| {
+            let column = |own: &String| free.iter().find(|(name, _)| is_own(name, own));
+            names.iter().filter_map(column).map(|pair| pair.1).find(is_name)
+        };
+        called(&|name, own| name == own).or_else(|| called(&is_inflected))
     }
 
     /// Whether a column has texts, and nearly every row has another one.
@@ -63,8 +85,8 @@ impl TableFacts {
         self.column(name).is_some_and(|column| column.is_distinct(self.rows))
     }
 
-    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the type's
-    /// name, or is no noun for people and most rows have a name of their own.
+    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the
+    /// type's name, or is no noun for people and most rows have a name of their own.
     fn may_name_rows(&self, of: &str, column: &str) -> bool {
         let noun = of.rsplit('_').next().unwrap_or(of);
         let is_own = of.split('_').any(|word| self.node_type.split('_').any(|own| own == word));
@@ -74,7 +96,8 @@ impl TableFacts {
     }
 
     /// Returns the first column, of those in `free`, with a short text of several words that
-    /// differs from row to row. Without such a column, a place is named by its address.
+    /// differs from row to row. Without such a column, a row is named by its address, unless the
+    /// rows are people.
     fn distinct_texts<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
         let is_own = |column: &String| {
             let is_short = self.column(column).is_some_and(Column::has_short_texts);
@@ -83,8 +106,9 @@ impl TableFacts {
         let own: Vec<&(String, &String)> =
             free.iter().filter(|(_, column)| is_own(column)).collect();
         let says = |name: &str, words: &str| name.split('_').any(|word| has_word(words, word));
-        let address = || own.iter().find(|(name, _)| says(name, ADDRESSES));
-        let named = own.iter().find(|(name, _)| !says(name, NO_NAMES));
+        let is_address = |name: &str| says(name, ADDRESSES);
+        let address = || own.iter().find(|(name, _)| is_address(name));
+        let named = own.iter().find(|(name, _)| !is_address(name) && !says(name, NO_NAMES));
         named.or_else(|| address().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
     }
 
@@ -97,6 +121,7 @@ impl TableFacts {
     /// - a column with a name of [`NAME_NAMES`], or whose name ends with one
     /// - a column of companies
     /// - the first column with a short text that differs from row to row
+    /// - the column of the rows' numbers, such as `version_number`
     pub(super) fn name_columns(&self, taken: &[&str]) -> Vec<String> {
         if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
             let several = given.split('+').map(|column| column.trim().to_owned()).collect();
@@ -134,11 +159,12 @@ impl TableFacts {
         let is_name = |name: &&String| self.column(name).is_some_and(|own| !own.is_repeated());
         let name = exact(SURE_NAMES)
             .filter(is_name)
-            .or_else(|| self.own_name(&free))
+            .or_else(|| self.own_name(&free, false))
             .or_else(|| exact(NAME_NAMES))
             .or_else(ends)
             .or_else(company)
-            .or_else(|| self.distinct_texts(&free));
+            .or_else(|| self.distinct_texts(&free))
+            .or_else(|| self.own_name(&free, true));
         name.into_iter().cloned().collect()
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Guess, TableFacts};
-use crate::tables::mapping::singular;
-use agent_ground::words::snake;
+use agent_ground::words::{singular, snake};
 
 /// Maps the values of columns with few distinct values to nodes. Columns with the same name share a
 /// node type if enough values occur in both: at least half of the values of the column with fewer

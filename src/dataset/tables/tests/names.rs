@@ -13,6 +13,7 @@ fn a_column_called_after_its_table_names_the_rows() {
         ("makers.csv", "id,company,country", ["1,Acme,UK", "2,Brown,UK"], Some("company")),
         ("wines.csv", "id,Wine,Note", ["1,Red hill,a b", "2,White hill,c d"], Some("Wine")),
         ("cellar.csv", "id,place,bottle", ["1,a b,Red hill", "2,c d,Old hill"], Some("bottle")),
+        ("versions.csv", "id,ver_no,lines", ["1,4.2,7", "2,4.3,8"], Some("ver_no")),
         ("sites.csv", "id,address", ["1,2 High Street", "2,9 Low Street"], Some("address")),
         // Companies that several rows share, numbers, titles and addresses of people name no rows.
         ("orders.csv", "id,company,order", ["1,Acme,7", "2,Acme,8"], None),
@@ -23,6 +24,33 @@ fn a_column_called_after_its_table_names_the_rows() {
         let names = &guess_of(dir.path()).unwrap().mapping.nodes[0].name;
         assert_eq!(names.first().map(String::as_str), name, "{file}");
     }
+}
+
+#[test]
+fn prose_times_and_inflected_headers_are_read_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let notes = ["Bankrupt once, in 2011.", "Late; pays in the end, mostly."];
+    let firms: String = (1..31)
+        .map(|n| format!("{n};Moos {n};\"{}\";{}:30;{}\n", notes[n % 2], n % 3 + 8, n % 4 + 1))
+        .collect();
+    let towns = "dept_key;dept_name\n1;Roads\n2;Parks\n3;Pools\n4;Cash\n";
+    let objects = r#"{"id": "d1", "title": "Moss", "author": {"firm": 1}}"#;
+    write(
+        dir.path(),
+        &[
+            ("firmen.csv", &format!("nr;firma;note;opens;lead_dept\n{firms}")),
+            ("offices.csv", towns),
+            ("papers.jsonl", objects),
+        ],
+    );
+    let guess = guess_of(dir.path()).unwrap();
+    let firms = guess.mapping.nodes.iter().find(|own| own.file == "firmen.csv").unwrap();
+    assert_eq!(firms.name, ["firma"]);
+    assert!(firms.lists.is_empty() && firms.values.is_empty(), "{firms:?}");
+    assert_eq!(firms.relations.iter().map(|link| &*link.to).collect::<Vec<_>>(), ["office"]);
+    let told =
+        guess.notes.iter().any(|note| note.contains("columns of objects become texts: author"));
+    assert!(told, "{:?}", guess.notes);
 }
 
 #[test]
