@@ -130,6 +130,15 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
+    /// Returns the values on the right side if the condition orders them (`<`, `<=`, `>` or `>=`);
+    /// otherwise none.
+    pub fn limits(&self) -> &[String] {
+        match self.operator {
+            Operator::Is | Operator::IsNot => &[],
+            _ => &self.values,
+        }
+    }
+
     /// Creates a condition from its parts; `values` must not be empty. In its text
     /// form, values that contain a comma are in double quotes.
     pub fn new(field: impl Into<String>, operator: Operator, values: Vec<String>) -> Condition {
@@ -464,6 +473,8 @@ fn known(kb: &Kb) -> String {
 struct Operand<'a> {
     text: &'a str,
     folded: String,
+    /// As `folded`, in the spelling without German letters: `strasse` for `Straße`.
+    spelled: String,
     number: Option<f64>,
     /// The value as a year, month or day: the beginning of a date `YYYY-MM-DD`. `None` if the value
     /// is not such a date.
@@ -473,7 +484,8 @@ struct Operand<'a> {
 impl<'a> Operand<'a> {
     fn new(text: &'a str) -> Self {
         let number = quantity(text).map(|quantity| quantity.number);
-        Operand { text, folded: category(text), number, date: part_of_date(text) }
+        let (folded, spelled) = (category(text), category(&in_ascii(text)));
+        Operand { text, folded, spelled, number, date: part_of_date(text) }
     }
 
     fn is_ordered(&self) -> bool {
@@ -483,9 +495,11 @@ impl<'a> Operand<'a> {
     fn holds(&self, operator: Operator, value: &str) -> bool {
         let order = self.order(value);
         match operator {
-            Operator::Is | Operator::IsNot => {
-                self.is(order, value, || category(value) == self.folded)
-            }
+            Operator::Is | Operator::IsNot => self.is(order, value, || {
+                let is_ascii = value.is_ascii() && self.text.is_ascii();
+                category(value) == self.folded
+                    || !is_ascii && category(&in_ascii(value)) == self.spelled
+            }),
             Operator::Less => order == Some(Ordering::Less),
             Operator::AtMost => order.is_some_and(Ordering::is_le),
             Operator::More => order == Some(Ordering::Greater),
@@ -510,6 +524,12 @@ impl<'a> Operand<'a> {
         }
         quantity(value)?.number.partial_cmp(&self.number?)
     }
+}
+
+/// Returns a text in lower case, with German letters in their usual spelling without them.
+fn in_ascii(text: &str) -> String {
+    const LETTERS: [(char, &str); 4] = [('ä', "ae"), ('ö', "oe"), ('ü', "ue"), ('ß', "ss")];
+    LETTERS.iter().fold(text.to_lowercase(), |text, (letter, plain)| text.replace(*letter, plain))
 }
 
 /// Parses a year, month or day to the beginning of a date `YYYY-MM-DD`.
@@ -564,6 +584,15 @@ mod tests {
         let conditions: Vec<Condition> =
             conditions.iter().map(|text| text.parse().unwrap()).collect();
         Ok(matching(kb, &conditions)?.as_slice().to_vec())
+    }
+
+    #[test]
+    fn german_letters_are_equal_to_their_usual_spelling() {
+        let same = |one: &str, other: &str| Operand::new(one).holds(Operator::Is, other);
+        for (one, other) in [("Hauptstrasse", "Hauptstraße"), ("Mühlengrund", "Muehlengrund")] {
+            assert!(same(one, other) && same(other, one), "{one}");
+        }
+        assert!(same("MUELLER", "Müller") && !same("Muller", "Mueller") && !same("Baur", "Bauer"));
     }
 
     #[test]

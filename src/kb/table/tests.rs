@@ -94,6 +94,17 @@ fn numbers_have_units_and_separators() {
 }
 
 #[test]
+fn a_point_before_three_digits_may_group_thousands() {
+    for (text, fraction) in [("27.500", 27.5), ("-3.125", 3.125), ("10.000 EUR", 10.0)] {
+        let whole = text.chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(value::thousands_or_fraction(text), Some((whole, fraction)), "{text}");
+    }
+    for text in ["27.5", "0.125", "27500", "1234.567", "1.234.567", "4.2.1", "1.50"] {
+        assert_eq!(value::thousands_or_fraction(text), None, "{text}");
+    }
+}
+
+#[test]
 fn dates_years_and_categories() {
     assert_eq!(date("2020-3-1").as_deref(), Some("2020-03-01"));
     assert_eq!(date("31.03.2020").as_deref(), Some("2020-03-31"));

@@ -100,6 +100,17 @@ pub fn quantity(text: &str) -> Option<Quantity> {
     number.is_finite().then_some(Quantity { number, unit })
 }
 
+/// Returns both meanings of a number that is written as German and other languages group thousands,
+/// but may also be a decimal fraction: 27500 and 27.5 for `27.500 EUR`.
+pub fn thousands_or_fraction(text: &str) -> Option<(String, f64)> {
+    let number = text.trim_matches(|c: char| !c.is_ascii_digit());
+    let (first, rest) = number.split_once('.')?;
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let is_doubtful = first.len() <= 3 && !first.starts_with('0') && rest.len() == 3;
+    let is_doubtful = is_doubtful && is_number(first) && is_number(rest);
+    is_doubtful.then(|| Some((format!("{first}{rest}"), number.parse().ok()?)))?
+}
+
 /// Removes a currency sign or code from the beginning or end of a text; returns the rest and the
 /// currency code, `None` if there is no currency.
 fn without_currency(text: &str) -> (&str, Option<&'static str>) {
