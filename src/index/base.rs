@@ -116,8 +116,8 @@ impl IndexedBase {
         })
     }
 
-    /// Returns the document of a node as word search reads it: its text and the texts of rows without
-    /// a name that belong to it, such as reviews. Empty if the node does not exist.
+    /// Returns the document of a node as word search reads it: its text and the texts of rows
+    /// without a name that belong to it, such as reviews. Empty if the node does not exist.
     pub fn document(&self, node: NodeId) -> Cow<'_, str> {
         self.derived(|base| Documents::new(&base.kb)).of(&self.kb, node)
     }

@@ -201,8 +201,8 @@ pub fn build(
 /// atomically. First removes the leftovers of killed builds.
 ///
 /// # Errors
-/// [`IndexError::Stopped`] soon after the stop flag of `watch` is set, or the first failure. Parts that were complete
-/// are published; the others are unchanged.
+/// [`IndexError::Stopped`] soon after the stop flag of `watch` is set, or the first failure. Parts
+/// that were complete are published; the others are unchanged.
 pub fn build_parts(kb: &Kb, index: &Path, plan: &Plan<'_>, watch: &Watch<'_>) -> Result<()> {
     remove_leftovers(index);
     let languages = languages(kb);

@@ -28,7 +28,8 @@ pub struct ImportBuilder<'a> {
 
 /// Imported vectors of all candidates of a base, and of queries.
 pub struct Import {
-    /// The vectors of all nodes in node order, as little-endian `f32`; zeros for a node without one.
+    /// The vectors of all nodes in node order, as little-endian `f32`; zeros for a node without
+    /// one.
     pub(super) file: File,
     pub(super) dim: usize,
     pub(super) n_nodes: NodeId,

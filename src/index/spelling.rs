@@ -20,7 +20,7 @@ use agent_ground::{
 const MIN_LETTERS: usize = 5;
 /// Minimum number of letters of a word in which two errors are corrected; in a shorter word, only
 /// one error is corrected.
-const MIN_LETTERS_FOR_TWO: usize = 8;
+const MIN_LETTERS_FOR_TWO: usize = 9;
 /// Maximum number of letters of a word that is corrected.
 const MAX_LETTERS: usize = 32;
 /// Minimum number of texts that must contain a word for it to replace a misspelled one; in a large
@@ -124,6 +124,12 @@ fn nearest(postings: &Postings, word: &str) -> Vec<String> {
             && known.len().abs_diff(word.len()) <= errors
             && (letter_set(known) ^ letters).count_ones() as usize <= 2 * errors
     });
+    // "plant" is not a misspelling of "plan", but "pluss" may be one of "plus".
+    let is_doubled = |long: &str| long.as_bytes().last_chunk::<2>().is_some_and(|[a, b]| a == b);
+    let is_longer = |long: &str, short: &str| {
+        long.len() == short.len() + 1 && long.starts_with(short) && !is_doubled(long)
+    };
+    let near = near.filter(|(known, _)| !is_longer(word, known) && !is_longer(known, word));
     let distances = near.filter_map(|(known, texts)| {
         let distance = strsim::osa_distance(word, known);
         (distance <= errors).then_some((distance, Reverse(texts), known))
@@ -182,17 +188,20 @@ mod tests {
                 ("antidpresants", "antidepressants")
             ]
         );
-        // In quotation marks, short, two errors in a short word, another first letter, a rare word.
-        for text in ["\"trianer\"", "the Trianer", "trai", "gantz", "uestimation", "trainss"] {
+        // In quotation marks, short, two errors in a short word, another first letter, a rare word,
+        // an added last letter.
+        let kept =
+            ["\"trianer\"", "the Trianer", "trai", "gantz", "uestimation", "trainss", "giants"];
+        for text in kept {
             assert_eq!(corrected(text), []);
         }
         assert_eq!(spelling.0.lock().unwrap()["trianer"], ["trainer"]);
-        // "Plus" and "pluck" are one letter from "plusk"; the other words decide.
+        // "Pluck" and "plush" are one letter from "pluch"; the other words decide.
         let beside_lavender = |word: &str, others: &[Cow<'_, str>]| {
-            usize::from(word == "pluck" && others.contains(&"lavender".into()))
+            usize::from(word == "plush" && others.contains(&"lavender".into()))
         };
-        assert_eq!(corrected("plusk lavender")[0].1, "plus");
-        assert_eq!(with("plusk lavender", &beside_lavender)[0].1, "pluck");
-        assert_eq!(with("plusk giant", &beside_lavender)[0].1, "plus");
+        assert_eq!(corrected("pluch lavender")[0].1, "pluck");
+        assert_eq!(with("pluch lavender", &beside_lavender)[0].1, "plush");
+        assert_eq!(with("pluch giant", &beside_lavender)[0].1, "pluck");
     }
 }

@@ -178,10 +178,10 @@ impl Builders {
     }
 }
 
-/// Returns the names of a node's neighbours, one per line. In a base with value types, further names
-/// come next: those of the column values of each node that this node refers to. A row without a
-/// name, such as a repair, also has those of the only node that the only node of a relation refers
-/// to over a relation, such as the area of its property.
+/// Returns the names of a node's neighbours, one per line. In a base with value types, the column
+/// values of the nodes that this node refers to come next. A row without a name also has names two
+/// relations away, as long as each relation leads to a single node: a repair has the area of its
+/// property.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();
