@@ -38,14 +38,15 @@ pub(crate) fn imported(source: &Path, name: &str) -> Arc<IndexedBase> {
     Arc::new(IndexedBase::open(&kb_dir, &index, name).unwrap())
 }
 
-/// A base of these lines of `nodes.jsonl` and `edges.tsv`, whose answers are of one type.
+/// A base of these lines of `nodes.jsonl` and `edges.tsv`, whose answers are of the types in
+/// `candidates`, separated by spaces.
 pub fn base_of(nodes: &str, edges: &str, candidates: &str) -> Arc<IndexedBase> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("nodes.jsonl"), nodes).unwrap();
     let edges = format!("src_id\trelation\tdst_id\n{edges}");
     fs::write(dir.path().join("edges.tsv"), edges).unwrap();
-    let toml =
-        format!("title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = [{candidates:?}]\n");
+    let types: Vec<&str> = candidates.split(' ').collect();
+    let toml = format!("title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = {types:?}\n");
     fs::write(dir.path().join("dataset.toml"), toml).unwrap();
     imported(dir.path(), "planted")
 }

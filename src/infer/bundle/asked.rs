@@ -9,18 +9,22 @@
 //! or a verb, as in "drugs treat diseases" and "drug treats disease".
 //!
 //! Without such a word, a question that begins with "who" asks for people; a question that begins
-//! with a type, or with other words and a plural, before a preposition asks for this type.
+//! with a type, or with other words and a plural, before a preposition asks for this type. This
+//! last rule also holds in other languages, and after their words for "which": "Rechnungen von",
+//! "welche Firmen".
 //!
-//! Nodes of these types come first in an answer. English only. Accuracy and effect:
+//! Nodes of these types come first in an answer. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
 
 use std::borrow::Cow;
 
-use agent_ground::words::{Language, is_part, is_question_word, name_words};
+use agent_ground::words::{
+    Language, has_word as has, is_part, is_question_word, name_words, spelled_out,
+};
 use agent_index::IndexedBase;
 use agent_kb::TypeId;
 
-use crate::bundle::lexicon::{Synonyms, synonyms};
+use crate::bundle::{lexicon::Synonyms, schema::Schema};
 
 /// Words that begin a command.
 const COMMANDS: [&str; 17] = [
@@ -38,27 +42,40 @@ const MAKES: [&str; 8] =
 /// Words that may follow the type that a question without a verb asks for.
 const PREPOSITIONS: &str = "about above after at before below between by for from in like not of on \
                             over since that to under who whose with without";
+/// As [`PREPOSITIONS`] in German, French, Spanish, Italian and Portuguese, with articles; folded.
+const FOREIGN_PREPOSITIONS: &str = "\
+    a ab am an auf aus bei beim der des die fur gegen im mit nach ohne seit uber unter vom von vor zu \
+    zum zur apres avant avec chez dans de depuis des du en par pour sans sur con del desde hasta para por \
+    sin sobre da della di do em per senza com sem";
+/// Articles and words for "which" before a type, the latter in other languages; folded.
+const ARTICLES: &str = "a an the das den der die el gli il la las le les los";
+const WHICH: &str = "welche welchen welcher welches cual cuales quais qual quale quali que quel \
+    quelle quelles quels";
 /// Number of first words of a question without a verb that may contain the type.
 const MAX_OPENING: usize = 4;
 /// Maximum number of words that are searched for the type.
 const MAX_SOUGHT: usize = 8;
 
 /// Returns the types of nodes that a question asks for, ascending. Empty if the question names no
-/// candidate type, if there is only one candidate type, or if the base has no English texts.
+/// candidate type, or if there is only one candidate type.
 pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     let candidates = base.kb.candidate_types();
-    if candidates.len() < 2 || !base.stems.languages().has(Language::ENGLISH) {
+    if candidates.len() < 2 {
         return Vec::new();
     }
+    let languages = base.stems.languages();
     let heads = base.derived(Heads::new);
     let types = |word: &str| -> Vec<TypeId> {
         let stem = base.stems.stem(word).into_owned();
         let named = (0u16..).zip(&heads.0).filter(|(_, heads)| heads.contains(&stem));
         named.map(|pair| TypeId(pair.0)).collect()
     };
-    let mut asked = first_head(&sought_words(query), types);
+    let mut asked = match languages.has(Language::ENGLISH) {
+        true => first_head(&sought_words(query), types),
+        false => Vec::new(),
+    };
     if asked.is_empty() {
-        asked = types_of_opening(query, types);
+        asked = types_of_opening(query, !languages.is_english(), types);
     }
     asked.retain(|kind| candidates.contains(kind));
     asked
@@ -69,12 +86,20 @@ struct Heads(Vec<Vec<String>>);
 
 impl Heads {
     fn new(base: &IndexedBase) -> Self {
-        let synonyms = synonyms(&base.stems, "type", base.kb.types());
-        let of_type = |(name, Synonyms { means, .. }): (&String, Synonyms)| {
-            let own = head_words(name).into_iter().map(|word| base.stems.stem(&word).into_owned());
-            own.chain(means).collect()
+        let schema = Schema::of(base);
+        let is_english = base.stems.languages().is_english();
+        // The type `gebaeude` is `Gebäude` in questions, folded `gebaude`.
+        let umlauts = |word: &String| match is_english {
+            true => word.clone(),
+            false => word.replace("ae", "a").replace("oe", "o").replace("ue", "u"),
         };
-        Self(base.kb.types().iter().zip(synonyms).map(of_type).collect())
+        let of_type = |(name, synonyms): (&String, &Synonyms)| {
+            let own = head_words(name).into_iter().chain(head_words(&spelled_out(name)));
+            let own = own.flat_map(|word| [umlauts(&word), word]);
+            let stems = own.map(|word| base.stems.stem(&word).into_owned());
+            stems.chain(synonyms.means.iter().cloned()).collect()
+        };
+        Self(base.kb.types().iter().zip(&schema.type_synonyms).map(of_type).collect())
     }
 }
 
@@ -130,9 +155,13 @@ fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
 
 /// Returns the types that the first words of a question name: people for "who", and the type of the
 /// first word or of a plural before a preposition, as in "repair in Soho" and "steel bottles under
-/// 20". Empty otherwise, and for "who"
-/// before a verb of [`MAKES`].
-fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<TypeId> {
+/// 20". Empty otherwise, and for "who" before a verb of [`MAKES`]. `foreign`: whether the base has
+/// texts in other languages than English.
+fn types_of_opening(
+    query: &str,
+    foreign: bool,
+    types: impl Fn(&str) -> Vec<TypeId>,
+) -> Vec<TypeId> {
     let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
     match words.as_slice() {
         [who, verb, ..] if who == "who" => {
@@ -143,19 +172,19 @@ fn types_of_opening(query: &str, types: impl Fn(&str) -> Vec<TypeId>) -> Vec<Typ
             }
         }
         words => {
-            let is_article = |word: &Cow<'_, str>| ["a", "an", "the"].contains(&word.as_ref());
-            let first = words.iter().take_while(|word| is_article(word)).count();
-            let mut pairs = words.windows(2).enumerate();
-            let heads = |(at, pair): (usize, &[Cow<'_, str>])| {
-                let named = types(&pair[0]);
-                ((at == first || pair[0].ends_with('s')) && !named.is_empty())
-                    .then_some((named, pair[1].to_string()))
+            let which = words.iter().take_while(|word| foreign && has(WHICH, word)).count();
+            let articles = words.iter().skip(which).take_while(|word| has(ARTICLES, word));
+            let first = which + articles.count();
+            let heads = |(at, word): (usize, &Cow<'_, str>)| {
+                let named = types(word);
+                let is_next = |of: &str| words.get(at + 1).is_some_and(|next| has(of, next));
+                let ends = which > 0 && at == first
+                    || is_next(PREPOSITIONS)
+                    || foreign && is_next(FOREIGN_PREPOSITIONS);
+                ((at == first || word.ends_with('s')) && !named.is_empty())
+                    .then(|| if ends { named } else { Vec::new() })
             };
-            let found = pairs.find_map(heads);
-            found
-                .filter(|(_, next)| PREPOSITIONS.split(' ').any(|own| own == next))
-                .map(|(named, _)| named)
-                .unwrap_or_default()
+            words.iter().enumerate().find_map(heads).unwrap_or_default()
         }
     }
 }
@@ -245,7 +274,7 @@ mod tests {
             ("the rooms in Bonn", 1),
             ("room for two", 2),
         ] {
-            assert_eq!(types_of_opening(query, types), [TypeId(expected)], "{query}");
+            assert_eq!(types_of_opening(query, false, types), [TypeId(expected)], "{query}");
         }
         for query in [
             "who makes rooms",
@@ -253,7 +282,11 @@ mod tests {
             "quiet room in Bonn",
             "a house with a view and rooms in it",
         ] {
-            assert!(types_of_opening(query, types).is_empty(), "{query}");
+            assert!(types_of_opening(query, false, types).is_empty(), "{query}");
+        }
+        for query in ["Rooms aus Bonn", "welche rooms haben Fenster", "welche rooms"] {
+            assert_eq!(types_of_opening(query, true, types), [TypeId(1)], "{query}");
+            assert!(types_of_opening(query, false, types).is_empty(), "{query}");
         }
     }
 

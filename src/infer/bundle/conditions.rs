@@ -522,8 +522,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds the field of kind `kind` that is named by a word shortly before `at`, or by a word at
-    /// or shortly after `after`; for dates without such a word, the most general field. Returns the
-    /// position of the condition's first word and the left side of the condition.
+    /// or shortly after `after`; for dates without such a word, the most general field, unless the
+    /// question names no type and types have different fields of dates. Returns the position of the
+    /// condition's first word and the left side of the condition.
     fn named_field(
         &self,
         at: usize,
@@ -565,6 +566,14 @@ impl<'a> Reader<'a> {
         };
         let own: Vec<&Field> = dates.iter().filter(|field| self.is_own(field)).copied().collect();
         let id = most_general(kb, if own.is_empty() { &dates } else { &own })?;
+        // Without a named type, a field of dates that some dated candidate types lack is not used:
+        // `work on it in 2017`, where documents are created and work has a date too.
+        let has_field =
+            |kind: &TypeId| dates.iter().any(|field| field.id == id && field.types.contains(kind));
+        let is_dated = |kind: &&TypeId| dates.iter().any(|field| field.types.contains(kind));
+        if self.wanted.is_none() && !kb.candidate_types().iter().filter(is_dated).all(has_field) {
+            return None;
+        }
         let field = fields.iter().find(|field| field.id == id)?;
         Some((at, self.path_to(field)?))
     }

@@ -54,8 +54,8 @@ pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
 }
 
-/// Returns the synonyms of each of `names`, in their order; `kind` is `type` or `relation`. All are
-/// empty in a base without English texts.
+/// Returns the synonyms of each of `names`, in their order; `kind` is `type` or `relation`. A type
+/// has no synonym that is the name of another type. All are empty in a base without English texts.
 pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     let mut found = vec![Synonyms::default(); names.len()];
     if !stems.languages().has(Language::ENGLISH) {
@@ -81,6 +81,18 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
                 found.mutual |= is_mutual(row);
             }
         }
+    }
+    if kind != "type" {
+        return found;
+    }
+    // "product" is not a synonym of `article` if products are a type.
+    for (at, found) in found.iter_mut().enumerate() {
+        let is_other = |stem: &String| {
+            let mut names = own.iter().enumerate();
+            names.any(|(other, name)| other != at && *name == [stem.as_str()])
+        };
+        found.means.retain(|stem| !is_other(stem));
+        found.suggests.retain(|stem| !is_other(stem));
     }
     found
 }
@@ -111,6 +123,16 @@ mod tests {
         let has = |of: &[String], word: &str| of.iter().any(|stem| stem == word);
         assert!(has(&brand.means, "sell") && has(&brand.suggests, "sell"), "{brand:?}");
         assert!(!has(&brand.means, "sold") && has(&brand.suggests, "sold"), "{brand:?}");
+    }
+
+    #[test]
+    fn the_name_of_another_type_is_not_a_synonym() {
+        let means = |types: &[&str]| {
+            let types: Vec<String> = types.iter().map(|&name| name.to_owned()).collect();
+            let mut synonyms = synonyms(&Stems::default(), "type", &types);
+            synonyms.swap_remove(0).means.contains(&"product".to_owned())
+        };
+        assert!(means(&["article", "author"]) && !means(&["article", "product"]));
     }
 
     #[test]

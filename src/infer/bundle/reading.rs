@@ -5,7 +5,8 @@
 //! answers are the nodes that all metapaths reach. A question is plain if a reading explains every
 //! word that is neither part of a name nor a question word. A few words may stay unexplained if a
 //! metapath of one step is likely. All other questions are left to programs. A bare name asks for
-//! the node with that name, if that node may be an answer.
+//! the node with that name, if that node may be an answer; several bare names ask for a node with
+//! one of them that is a neighbour of the others.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::bundle::{
     conditions::Conditions, lexicon::saying_nothing, reading::model::Model, schema::Schema,
 };
-use agent_ground::words::{is_question_word, name_words};
+use agent_ground::words::{has_word, is_question_word, name_words};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     self as kb, Direction, Kb, MetapathStep, NodeId, Path, RelationId, Scores, TypeId,
@@ -65,6 +66,9 @@ const COMPARING: [&str; 8] =
 /// Words for a common property of the answers and a name, as in "same brand": the metapath follows
 /// a relation and returns along it.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
+
+/// Stems of words that contrast or compare names, or join alternatives.
+const CONTRASTING: &str = "same other both share common togeth or not like anoth no but than els";
 
 /// One step of a metapath: the relation that is followed, and in which direction.
 pub type Step = (RelationId, Direction);
@@ -139,7 +143,7 @@ pub struct Phrasings(pub Vec<Phrasing>);
 pub struct Reading {
     /// The distinct metapaths from the names, as text.
     pub metapaths: Vec<String>,
-    /// The named nodes, ascending; they are not answers. Empty for a bare name.
+    /// The named nodes, ascending; they are not answers. Empty for bare names.
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
@@ -353,7 +357,7 @@ pub fn read_or_guess(
         reading.by_date = conditions.by_date(base, &reading.answers);
         (reading.answers.len() <= MAX_ANSWERS).then_some(reading)
     };
-    if let Some(reading) = bare_name(base, &question) {
+    if let Some(reading) = bare_names(base, &question) {
         return (finished(reading), Scores::default());
     }
     let model = Model::new(base, &question, phrasings);
@@ -415,15 +419,35 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
     })
 }
 
-/// Reads a question that is only a name: the answers are the nodes with that name that may be
-/// answers.
-fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
-    let [nodes] = question.names.as_slice() else { return None };
-    let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
-    let answers: BTreeSet<NodeId> = nodes.iter().filter(may_answer).copied().collect();
-    let is_bare = question.other_stems.is_empty() && !answers.is_empty();
-    let answers = answers.into_iter().collect();
-    is_bare.then(|| Reading { answers, by_synonym: true, ..Reading::default() })
+/// Reads a question that is only names, with words such as "in" between them. The answers are the
+/// nodes with one of the names that may be answers and are neighbours of a node with each of the
+/// other names: the repairs called "Broken lamp" in Unterweiler, for "Broken lamp Unterweiler". Of
+/// several such names, the first one counts.
+fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
+    let is_joining = |(stem, asks): (&String, &bool)| *asks && !has_word(CONTRASTING, stem);
+    let is_bare = match question.names.len() {
+        0 | 1 => question.other_stems.is_empty(),
+        _ => question.other_stems.iter().zip(&question.asks).all(is_joining),
+    };
+    if !is_bare {
+        return None;
+    }
+    let kb = &base.kb;
+    let is_beside = |node: NodeId, others: &[NodeId]| {
+        kb.relations_of(kb.node_type(node)).iter().any(|&relation| {
+            let neighbors = kb.neighbors(node, relation, Direction::Any);
+            others.iter().any(|other| neighbors.binary_search(other).is_ok())
+        })
+    };
+    let of_name = |(at, nodes): (usize, &Vec<NodeId>)| {
+        let others = || question.names.iter().enumerate().filter(|(other, _)| *other != at);
+        let nodes = nodes.iter().copied().filter(|&node| kb.is_candidate(node));
+        let nodes = nodes.filter(|&node| others().all(|(_, names)| is_beside(node, names)));
+        nodes.collect::<BTreeSet<NodeId>>()
+    };
+    let mut found = question.names.iter().enumerate().map(of_name);
+    let answers = found.find(|answers| !answers.is_empty())?.into_iter().collect();
+    Some(Reading { answers, by_synonym: true, ..Reading::default() })
 }
 
 impl Reading {
@@ -535,6 +559,13 @@ mod tests {
         assert_eq!((reading.answers.as_slice(), reading.named.len()), ([product].as_slice(), 0));
         let ranked = reading.apply(&[(product + 1, 0.9), (product, 0.1)]);
         assert_eq!(ranked[0].0, product);
+        // Of two names, the one that may be an answer and is a neighbour of the other.
+        let has_brand = base.kb.relation_id("has_brand").unwrap();
+        let brand = base.kb.neighbors(product, has_brand, Direction::Out)[0];
+        for between in ["", "by ", "from the "] {
+            let both = format!("{name} {between}{}", base.kb.name(brand));
+            assert_eq!(read(&both).unwrap().answers, [product], "{both}");
+        }
         // A brand is not an answer, and words beside a name ask for something else.
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         for (query, node) in [

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
+use agent_ground::words::spelled_out;
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
 
@@ -27,12 +28,16 @@ impl Schema {
     }
 
     fn new(base: &IndexedBase) -> Self {
+        let spelled = |names: &[String]| -> Vec<String> {
+            names.iter().map(|name| spelled_out(name)).collect()
+        };
+        let (types, relations) = (spelled(base.kb.types()), spelled(base.kb.relations()));
         let stems = |name: &String| stemmed(&base.stems, name);
         Self {
-            types: base.kb.types().iter().map(stems).collect(),
-            relations: base.kb.relations().iter().map(stems).collect(),
-            type_synonyms: synonyms(&base.stems, "type", base.kb.types()),
-            relation_synonyms: synonyms(&base.stems, "relation", base.kb.relations()),
+            types: types.iter().map(stems).collect(),
+            relations: relations.iter().map(stems).collect(),
+            type_synonyms: synonyms(&base.stems, "type", &types),
+            relation_synonyms: synonyms(&base.stems, "relation", &relations),
         }
     }
 

@@ -411,7 +411,8 @@ fn what_the_graph_adds_betters_words_on_real_bases() {
         let filters = [Filter::Words, Filter::NameWords, Filter::None];
         let [documents, names, unfiltered] = filters.map(by);
         let line = format!("{name} {words:.4} {documents:.4} {names:.4} {unfiltered:.4}");
-        // Not a macro: those are captured while tests pass. There is nowhere to tell that it failed.
+        // Not a macro: those are captured while tests pass. There is nowhere to tell that it
+        // failed.
         let _ = writeln!(std::io::stderr(), "{line}");
         assert!(documents > words, "{line}");
         gains.push([documents - words, documents - names, documents - unfiltered]);

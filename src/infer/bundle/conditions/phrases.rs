@@ -3,10 +3,7 @@
 
 use agent_kb::filter::Operator;
 
-/// Whether `word` is in a list of words.
-pub(super) fn has(words: &str, word: &str) -> bool {
-    words.split(' ').any(|one| one == word)
-}
+pub(super) use agent_ground::words::has_word as has;
 
 /// Words before a date that stands for its whole span, such as "in" before "March 2025".
 pub(super) const IN: &str = "in during from of on dated";

@@ -205,19 +205,22 @@ impl<'a> Model<'a> {
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
-    /// Counts the topical words that a metapath explains: by the names or synonyms of its types and
-    /// relations, or by the lexicon.
-    pub(super) fn n_explained(&self, metapath: &Metapath) -> u32 {
+    /// Returns the topical words that a metapath does not explain: neither by the names or synonyms
+    /// of its types and relations nor by the lexicon.
+    pub(super) fn unexplained(&self, metapath: &Metapath) -> Vec<&'a str> {
         let explained = self.names_of(metapath) | self.synonyms_of(metapath);
         let written = self.lexicon.phrasing(self.base, metapath);
-        let is_explained = |&at: &usize| {
-            let is_written =
-                |own: &Phrasing| own.words.contains_key(&self.question.other_stems[at]);
-            explained >> at & 1 == 1 || written.is_some_and(is_written)
+        let is_open = |(at, stem): &(usize, &String)| {
+            let is_written = |own: &Phrasing| own.words.contains_key(*stem);
+            self.topical & !explained & (1 << at) != 0 && !written.is_some_and(is_written)
         };
-        let topical = (0..self.question.other_stems.len().min(MAX_WORDS))
-            .filter(|at| self.topical >> at & 1 == 1);
-        topical.filter(is_explained).count() as u32
+        let stems = self.question.other_stems.iter().take(MAX_WORDS).enumerate();
+        stems.filter(is_open).map(|(_, stem)| stem.as_str()).collect()
+    }
+
+    /// Counts the topical words that a metapath explains; see [`unexplained`](Self::unexplained).
+    pub(super) fn n_explained(&self, metapath: &Metapath) -> u32 {
+        self.topical.count_ones() - self.unexplained(metapath).len() as u32
     }
 
     /// Returns the words that are forms of the names of a metapath's types and relations.

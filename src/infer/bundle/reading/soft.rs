@@ -116,7 +116,8 @@ impl Model<'_> {
 
     /// Reads a question with one name and few unexplained words. `None` unless the most likely
     /// metapath has one step and explains a word, and the metapaths of one step to the same type
-    /// together have a probability of at least [`MIN_PROBABILITY`].
+    /// together have a probability of at least [`MIN_PROBABILITY`]. `None` also if the unexplained
+    /// words describe another neighbour.
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
         let LikelyMetapath { metapath, nodes, .. } = likely.first()?;
@@ -124,15 +125,16 @@ impl Model<'_> {
             other.metapath.steps.len() == 1 && other.metapath.target == metapath.target
         };
         let similar = || likely.iter().filter(is_similar);
-        let n_explained = self.n_explained(metapath);
+        let n_unexplained = self.unexplained(metapath).len() as u32;
         let max_unexplained = match self.lexicon.phrasing(self.base, metapath) {
             Some(_) => MAX_UNEXPLAINED_IN_LEXICON,
             None => MAX_UNEXPLAINED,
         };
         let is_meant = metapath.steps.len() == 1
             && similar().map(|one| one.probability).sum::<f32>() >= MIN_PROBABILITY
-            && n_explained > 0
-            && self.topical.count_ones() <= n_explained + max_unexplained;
+            && n_unexplained < self.topical.count_ones()
+            && n_unexplained <= max_unexplained
+            && !self.describes_another(names, metapath, nodes);
         is_meant.then(|| {
             let mut reading = Reading {
                 metapaths: vec![metapath_in_words(self.base, metapath)],
@@ -150,9 +152,56 @@ impl Model<'_> {
             reading
         })
     }
+
+    /// Whether the text of another candidate beside the named nodes has at least two of the words
+    /// that `metapath` does not explain, and more of them than the text of any of `answers`: a
+    /// ticket about a password, for "loop at password reset reported by Ada Lind" read as her
+    /// manager.
+    fn describes_another(&self, names: &[NodeId], metapath: &Metapath, answers: &[NodeId]) -> bool {
+        let terms = &self.base.terms;
+        let words = self.unexplained(metapath).into_iter();
+        let words: Vec<u32> = words.filter_map(|stem| terms.stem_id(stem)).collect();
+        let n_said = |&node: &NodeId| words.iter().filter(|&&word| terms.has(node, word)).count();
+        let most_said = answers.iter().map(n_said).max().unwrap_or(0);
+        let says_more =
+            |node: &NodeId| answers.binary_search(node).is_err() && n_said(node) > most_said.max(1);
+        let near = metapaths_from(self.base, metapath.start, false).into_iter();
+        let mut near = near.filter(|metapath| metapath.steps.len() == 1);
+        words.len() > 1
+            && near.any(|metapath| {
+                let nodes = reached(self.base, names, &metapath).unwrap_or_default();
+                nodes.iter().any(says_more)
+            })
+    }
 }
 
 /// Sums scores node by node; empty if `scores` is.
 fn sum(scores: impl Iterator<Item = Scores>) -> Scores {
     scores.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bundle::{conditions::Conditions, reading::*};
+    use agent_testing::base_of;
+
+    #[test]
+    fn words_in_the_text_of_another_neighbour_are_left_to_programs() {
+        let nodes = r#"{"id": 0, "type": "person", "name": "Ada Lind"}
+{"id": 1, "type": "person", "name": "Bo Quist"}
+{"id": 2, "type": "ticket", "name": "Login", "details": {"text": "the password mask loops"}}
+"#;
+        let base = base_of(nodes, "0\thas_manager\t1\n2\trequested_by\t0\n", "person ticket");
+        let metapath = "person -has_manager-> person".to_owned();
+        let words = ["who", "report", "whose"].map(|stem| (stem.to_owned(), 4));
+        let words = words.into_iter().collect();
+        let written = Phrasing { metapaths: vec![metapath], n: 12, words, written: true };
+        let answers = |query: &str| {
+            let conditions = Conditions::read(&base, query);
+            let read = read_or_guess(&base, &conditions, &Phrasings(vec![written.clone()])).0;
+            read.map(|reading| reading.answers)
+        };
+        assert_eq!(answers("looping kettle reported by Ada Lind"), Some(vec![1]));
+        assert_eq!(answers("looping password reported by Ada Lind"), None);
+    }
 }
