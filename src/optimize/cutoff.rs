@@ -101,7 +101,8 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     let taught: Vec<&Lesson> =
         lessons.iter().enumerate().filter(is_taught).map(|pair| pair.1).collect();
     let gradient = |lesson: &&Lesson, weights: &Row| Some(lesson.gradient(weights));
-    let weights = fit(&FEATURES, [0.0; FEATURES.len()], RIDGE, &taught, gradient);
+    let any = [f64::NEG_INFINITY; FEATURES.len()];
+    let weights = fit(&FEATURES, [0.0; FEATURES.len()], any, RIDGE, &taught, gradient);
     Cutoff { weights, expected: Vec::new() }
 }
 

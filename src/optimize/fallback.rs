@@ -1,5 +1,5 @@
-//! Builds a bundle from the best baseline, for runs whose programs are not better than this
-//! baseline. The bundle has one program for all queries, which ranks like the baseline. The
+//! Builds a bundle from the best baseline, for runs whose programs are clearly worse than it, or
+//! equal to it. The bundle has one program for all queries, which ranks like the baseline. The
 //! bundle's provenance names the baseline.
 
 use std::collections::BTreeMap;
@@ -39,11 +39,11 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
         System::Bm25Names => names,
         System::Bm25F => fields,
         System::Dense => vectors,
-        System::Hybrid => format!("fuse([{fields}, {vectors}], 60.0)"),
+        System::Hybrid => format!("fuse([{fields}, {vectors}], 60.0).top({DEPTH})"),
         System::Weighted(_) => return None,
     };
     Some(Program::new(&format!(
-        "//! category: {CATEGORY}\n//! Ranks as {baseline}: nothing that was found is better.\n\n\
+        "//! category: {CATEGORY}\n//! Ranks as {baseline}: the programs of the run were not better.\n\n\
          fn params() {{\n    #{{}}\n}}\n\n\
          fn retrieve(query, candidates, params) {{\n    {ranked}\n}}\n"
     )))
@@ -75,4 +75,23 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         ..found
     }
     .sealed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fusion unites up to two rankings of [`DEPTH`] nodes, more than a program may return.
+    #[test]
+    fn every_program_returns_at_most_as_many_nodes_as_a_baseline() {
+        let base = agent_testing::planted();
+        for system in System::ALL {
+            let Some(program) = program(&base, system.name()) else { continue };
+            let lines = program.source().lines();
+            let ranked = lines.skip_while(|line| !line.starts_with("fn retrieve")).nth(1);
+            let ranked = ranked.unwrap().trim();
+            let is_one = ranked.starts_with("search") && ranked.ends_with(", 1000)");
+            assert!(is_one || ranked.ends_with(".top(1000)"), "{ranked}");
+        }
+    }
 }

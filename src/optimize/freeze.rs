@@ -542,8 +542,8 @@ fn members(
     }
 }
 
-/// Builds the bundle of a run and compares it with the baselines on validation queries. If the
-/// bundle is not better than the best baseline, returns a bundle that ranks like this baseline.
+/// Builds the bundle of a run and compares it with the baselines on validation queries. If it is
+/// [`Standing::NotBetter`], returns a bundle that ranks like the best baseline.
 pub(super) fn freeze(
     run: &mut Run<'_>,
     finished: &FinalPrograms,

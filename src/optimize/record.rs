@@ -79,8 +79,8 @@ pub struct Standing {
     pub category: String,
     /// Id of the category's current program.
     pub program: String,
-    /// Number of validation queries behind the score. With a bundle, these are the queries routed to
-    /// the category; otherwise the queries of the trial with the most validation queries.
+    /// Number of validation queries behind the score. With a bundle, these are the queries routed
+    /// to the category; otherwise the queries of the trial with the most validation queries.
     pub n: usize,
     /// Mean reciprocal rank of the program on these queries.
     pub mrr: f64,

@@ -19,12 +19,16 @@ use agent_kb::NodeId;
 /// further the weights move from the prior.
 const PRIOR_STRENGTH: f64 = 1.0;
 /// Prior weights of [`FEATURES`]: means of weights that were trained without a prior on the
-/// training queries of three bases (products, papers, biomedicine). No feature is specific to a
-/// base.
+/// training queries of three bases (products, papers, biomedicine), and 0 where a mean was negative
+/// for a feature that speaks for a node. No feature is specific to a base.
 const PRIOR: Row = [
-    1.2, 0.8, 1.8, 1.4, 0.1, 0.9, -0.1, 0.7, 0.8, -0.2, 0.3, 1.8, 0.1, -0.3, -2.3, 2.1, 1.9, 2.0,
-    1.0, -0.5,
+    1.2, 0.8, 1.8, 1.4, 0.1, 0.9, 0.0, 0.7, 0.8, 0.0, 0.3, 1.8, 0.1, 0.0, -2.3, 2.1, 1.9, 2.0, 1.0,
+    -0.5,
 ];
+
+/// Features that may speak against a node. The others speak for it, so their weights are not
+/// negative: with few queries, a node could otherwise be rewarded for matching less.
+const EITHER: [&str; 3] = ["named itself", "number of neighbours", "length"];
 
 /// One value per feature of a node, in the order of [`FEATURES`].
 type Row = [f64; FEATURES.len()];
@@ -57,7 +61,8 @@ pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let gradient = |(features, answers): &(NodeFeatures, &[NodeId]), weights: &Row| {
         gradient_of(features, answers, weights)
     };
-    Reranker { weights: fit(&FEATURES, PRIOR, ridge, queries, gradient) }
+    let least = FEATURES.map(|name| if EITHER.contains(&name) { f64::NEG_INFINITY } else { 0.0 });
+    Reranker { weights: fit(&FEATURES, PRIOR, least, ridge, queries, gradient) }
 }
 
 #[cfg(test)]
@@ -90,6 +95,17 @@ mod tests {
             assert!(ranked.iter().all(|pair| (0.0..=1.0).contains(&pair.1)), "{ranked:?}");
         }
         assert_eq!(reranker, train(&queries));
+    }
+
+    #[test]
+    fn a_node_is_never_rewarded_for_matching_less() {
+        assert!(EITHER.iter().all(|name| FEATURES.contains(name)));
+        // The answers have less of the first feature than the other nodes.
+        let answers: [&[NodeId]; 2] = [&[5], &[8]];
+        let queries: Vec<_> =
+            [1, 2].into_iter().zip(answers).map(|(at, answer)| (query(at), answer)).collect();
+        let many: Vec<_> = queries.iter().cycle().take(60).cloned().collect();
+        assert_eq!(train(&many).weights[FEATURES[0]], 0.0);
     }
 
     #[test]

@@ -31,12 +31,14 @@ pub(crate) fn add<const N: usize>(gradient: &mut [f64; N], features: &[f32; N], 
 }
 
 /// Maximises the mean of an objective over queries, minus half of `ridge` times the squared
-/// distance of the weights to `start`. `gradient` returns the gradient of the objective on one
-/// query; `None` counts as 0. Gradients are summed in the order of queries, so that the result does
-/// not depend on the number of threads. Returns the weight of each feature.
+/// distance of the weights to `start`; no weight is below its number in `least`. `gradient` returns
+/// the gradient of the objective on one query; `None` counts as 0. Gradients are summed in the
+/// order of queries, so that the result does not depend on the number of threads. Returns the
+/// weight of each feature.
 pub(crate) fn fit<const N: usize, Q: Sync>(
     names: &[&str; N],
     start: [f64; N],
+    least: [f64; N],
     ridge: f64,
     queries: &[Q],
     gradient: impl Fn(&Q, &[f64; N]) -> Option<[f64; N]> + Sync,
@@ -50,6 +52,7 @@ pub(crate) fn fit<const N: usize, Q: Sync>(
             total.iter_mut().zip(one).for_each(|(sum, part)| *sum += part / n);
         }
         adam.ascend(&mut weights, &total);
+        weights.iter_mut().zip(least).for_each(|(weight, least)| *weight = weight.max(least));
     }
     names.iter().zip(weights).map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect()
 }

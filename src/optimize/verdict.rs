@@ -52,9 +52,10 @@ pub struct Verdict {
 pub enum Standing {
     /// Significantly better than the best baseline.
     Better,
-    /// Better than the best baseline on these queries, but not significantly.
+    /// Not significantly better than the best baseline, and not clearly worse either: less than one
+    /// standard error below it.
     Unproven,
-    /// Not better than the best baseline.
+    /// At least one standard error below the best baseline, or equal to it on every query.
     NotBetter,
 }
 
@@ -79,9 +80,9 @@ impl Verdict {
         let values: Vec<f64> = ranks.iter().map(|&rank| f64::from(rank)).collect();
         let difference = mean(ranks) - baseline_mrr;
         let standing = match (difference > 0.0, p < LEVEL) {
-            (false, _) => Standing::NotBetter,
             (true, true) => Standing::Better,
-            (true, false) => Standing::Unproven,
+            _ if difference > -standard_error(differences) => Standing::Unproven,
+            _ => Standing::NotBetter,
         };
         Ok(Verdict {
             standing,
@@ -111,10 +112,16 @@ fn needed(values: &[f64]) -> Option<usize> {
     if mean <= 0.0 {
         return None;
     }
-    let variance =
-        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let more = (STANDARD_ERRORS * STANDARD_ERRORS * variance / (mean * mean) - n).ceil();
-    (1.0..MAX_NEEDED).contains(&more).then_some(more as usize)
+    let more = n * (STANDARD_ERRORS * standard_error(values) / mean).powi(2) - n;
+    (1.0..MAX_NEEDED).contains(&more.ceil()).then_some(more.ceil() as usize)
+}
+
+/// Returns the standard error of the mean of values; 0 for a single value.
+fn standard_error(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (squares / (n - 1.0).max(1.0) / n).sqrt()
 }
 
 #[cfg(test)]
@@ -138,6 +145,21 @@ mod tests {
         assert_eq!((worse.standing, worse.needed), (Standing::NotBetter, None));
         let same = verdict(&bad, [("bm25", &bad), ("dense", &bad)]);
         assert_eq!((same.standing, same.p), (Standing::NotBetter, 1.0));
+    }
+
+    #[test]
+    fn a_baseline_is_better_if_it_is_a_standard_error_ahead() {
+        // The standard error of these differences of 1 and -1 is 0.29.
+        let ranks = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0];
+        let standing = |other: &[f32]| {
+            let verdict = verdict(&ranks, [("bm25", other), ("dense", &[0.0; 12])]);
+            (verdict.difference < 0.0, verdict.standing)
+        };
+        let mut other = ranks.map(|rank| 1.0 - rank);
+        (other[0], other[2]) = (1.0, 1.0);
+        assert_eq!(standing(&other), (true, Standing::Unproven));
+        (other[4], other[6], other[8]) = (1.0, 1.0, 1.0);
+        assert_eq!(standing(&other), (true, Standing::NotBetter));
     }
 
     #[test]

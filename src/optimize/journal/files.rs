@@ -34,8 +34,8 @@ pub(super) struct Writer {
 pub(super) enum State {
     /// All results; no write has failed.
     Open,
-    /// The disk is full: only results that were paid for are still recorded, as far as they fit. Holds
-    /// the error message.
+    /// The disk is full: only results that were paid for are still recorded, as far as they fit.
+    /// Holds the error message.
     Full(String),
     /// No results. Holds the error message.
     Failed(String),
