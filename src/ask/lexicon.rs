@@ -193,16 +193,7 @@ impl Cue {
     pub(crate) fn is_extreme(self) -> bool {
         matches!(self, Self::High | Self::Low | Self::Best(..) | Self::Most | Self::Fewest)
     }
-}
 
-/// Returns the names that the field of a property may have, such as `price` and `cost` for `price`;
-/// empty if the lexicon has no such property.
-pub(crate) fn property(name: &str) -> &'static [&'static str] {
-    static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("property").collect());
-    ALL.iter().find(|(own, _)| *own == name).map_or(&[], |(_, names)| names)
-}
-
-impl Cue {
     /// Returns the cue that the lexicon calls `meaning`; `None` if there is no such cue.
     fn named(meaning: &str) -> Option<Self> {
         let (name, of) = meaning.split_once(' ').unwrap_or((meaning, ""));
@@ -259,6 +250,13 @@ impl Cue {
     }
 }
 
+/// Returns the names that the field of a property may have, such as `price` and `cost` for `price`;
+/// empty if the lexicon has no such property.
+pub(crate) fn property(name: &str) -> &'static [&'static str] {
+    static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("property").collect());
+    ALL.iter().find(|(own, _)| *own == name).map_or(&[], |(_, names)| names)
+}
+
 /// Returns the rows of one kind in the lexicon: the meaning and the words or phrases of each row.
 fn rows(kind: &str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     const LEXICON: &str = include_str!("lexicon.tsv");
@@ -291,7 +289,8 @@ pub(crate) fn cue_of(word: &str) -> Option<Cue> {
     PHRASES.iter().find(|(phrase, _)| *phrase == word).map(|(_, cue)| *cue)
 }
 
-/// Returns the usual form of some words, each with other forms, in lower case: `email` for `e-mail`.
+/// Returns the usual form of some words, each with other forms, in lower case: `email` for
+/// `e-mail`.
 pub(crate) fn written() -> &'static [(&'static str, Vec<&'static str>)] {
     static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("written").collect());
     &ALL

@@ -62,7 +62,9 @@ use crate::{
 };
 use agent_ground::words::one_line;
 use agent_index::IndexedBase;
-use agent_kb::table::{ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError};
+use agent_kb::table::{
+    ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError, value::thousands_or_fraction,
+};
 use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
@@ -287,6 +289,15 @@ impl Analyst {
         let mentions = mentions(&self.schema, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
+        }
+        let is_english = self.schema.base.stems.languages().is_english();
+        for number in mentions.numbers().filter(|_| !is_english) {
+            let number = &question[number.range.clone()];
+            if let Some((whole, fraction)) = thousands_or_fraction(number) {
+                let message =
+                    format!("{number:?} may be {whole} or {fraction}; write one of these");
+                return missing(message);
+            }
         }
         let by_rules =
             || self.by_rules(question, &mentions, reading).map_err(|error| self.corrected(error));

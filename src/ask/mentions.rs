@@ -18,7 +18,9 @@ use crate::{
     },
     schema::{FieldValue, Schema, Words, types_of, words_of},
 };
-use agent_ground::words::{fold, is_person, is_question_word, is_stop_word, name_words, nearest};
+use agent_ground::words::{
+    fold, is_person, is_question_word, is_stop_word, name_words, nearest, singular,
+};
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, TypeId,
     table::{
@@ -44,6 +46,10 @@ pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
 /// Words after which a word without meaning of its own may be a name.
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
+/// Forms of the verb after which a value is stated.
+const BEING: [&str; 5] = ["are", "is", "was", "were", "been"];
+/// Words between such a verb and the value.
+const STATING: [&str; 7] = ["not", "or", "either", "still", "now", "currently", "already"];
 /// Words after which an adjective asks for the value of a field: `how expensive`.
 const BEFORE_DEGREES: [&str; 7] = ["how", "as", "equally", "most", "least", "more", "less"];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
@@ -154,6 +160,12 @@ impl Mentions {
     /// Returns the tokens of a mention; none beyond the last mention.
     pub(crate) fn said(&self, at: usize) -> &[Token] {
         self.tokens.get(self.range(at)).unwrap_or_default()
+    }
+
+    /// Returns the tokens that are numbers, and do not belong to names or dates.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = &Token> {
+        let is_number = |own: &&Mention| matches!(own.what, What::Number(..));
+        self.all.iter().filter(is_number).filter_map(|own| self.tokens.get(own.at.start))
     }
 
     /// Returns the tokens that do not belong to names of nodes or values.
@@ -314,6 +326,7 @@ impl Reader<'_> {
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
+        let values = self.schema.value_types();
         for name in self.schema.base.entities.exact_mentions(self.text) {
             let (first, last) = (&words[name.words.start], &words[name.words.end - 1]);
             let at = self.between(first.start, last.end);
@@ -324,8 +337,10 @@ impl Reader<'_> {
                 let kind = usize::from(self.kb.node_type(node).0);
                 self.schema.types.get(kind).is_some_and(|kind| self.is_beside(&at, kind))
             };
+            let is_value = |node: &NodeId| values.contains(&self.kb.node_type(*node));
             if name.quoted
                 || self.is_apart(&at) && (name.marked || !self.is_common(&at))
+                || self.is_stated(&at) && name.nodes.iter().any(is_value)
                 || name.nodes.iter().any(is_beside_type)
             {
                 let text = self.with_signs(first.start, last.end).to_owned();
@@ -403,15 +418,20 @@ impl Reader<'_> {
             } && token.number.is_none();
             let is_apart = is_word && self.is_apart(&span);
             let whole = std::slice::from_ref(&token.word);
-            let is_name = is_apart || is_word && self.is_whole(&span, whole);
-            if !is_name || self.is_common(&span) {
+            let is_name =
+                (is_apart || is_word && self.is_whole(&span, whole)) && !self.is_common(&span);
+            let is_stated = !is_name && is_word && self.is_stated(&span);
+            if !is_name && !is_stated {
                 continue;
             }
             let text = self.written(&span);
             let mut nodes = self.schema.nodes_named(&token.word);
+            if nodes.is_empty() && is_stated {
+                nodes = self.schema.nodes_named(&singular(&token.word));
+            }
             nodes.retain(|&node| token.marked || !self.schema.has_symbols(self.kb.node_type(node)));
-            if !is_apart && !nodes.is_empty() {
-                let values = self.kb.value_types();
+            if (is_stated || !is_apart) && !nodes.is_empty() {
+                let values = self.schema.value_types();
                 nodes.retain(|&node| values.contains(&self.kb.node_type(node)));
             }
             let nodes = self.called(&text, nodes);
@@ -442,8 +462,8 @@ impl Reader<'_> {
         found
     }
 
-    /// Finds the numbers that are names of nodes, after a name or the type of these nodes: `Docvault
-    /// 4.2`, `version 4.2`.
+    /// Finds the numbers that are names of nodes, after a name or the type of these nodes:
+    /// `Docvault 4.2`, `version 4.2`.
     fn numbers(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (before, [last, token]) in self.tokens.array_windows().enumerate() {
@@ -537,6 +557,27 @@ impl Reader<'_> {
             && !own.iter().any(|token| is_known(&token.word))
     }
 
+    /// Whether the tokens in a range are stated of the rows, so that they mean a value even if they
+    /// have another meaning elsewhere: `are open`, `are not on hold`, `are stayed or open`, `open
+    /// matters`.
+    fn is_stated(&self, at: &Range<usize>) -> bool {
+        let before = self.tokens[..at.start].iter().rev();
+        let values = self.schema.value_words();
+        let is_between = |word: &str| {
+            !BEING.contains(&word) && (STATING.contains(&word) || values.contains(word))
+        };
+        let mut before = before.skip_while(|token| is_between(&token.word));
+        let is_behind = before.next().is_some_and(|token| BEING.contains(&&*token.word));
+        let next = self.tokens.get(at.end);
+        let is_type = |next: &Token| self.schema.types.iter().any(|own| own.stems == [&*next.stem]);
+        let own = &self.tokens[at.clone()];
+        let is_stop = matches!(own, [one] if is_stop_word(&one.word));
+        // In `other genes`, the word is not a value.
+        let describes =
+            || next.is_some_and(is_type) && !own.iter().all(|token| is_filler(&token.word));
+        !is_stop && (is_behind || describes())
+    }
+
     /// Finds the known field values in the question, with their token ranges.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
@@ -552,6 +593,7 @@ impl Reader<'_> {
                     quotations.contains(&at)
                         || self.is_apart(&at)
                         || self.is_whole(&at, words)
+                        || self.is_stated(&at)
                         || self.is_beside(&at, self.schema.field(value.field))
                 };
                 if same && is_name() {
@@ -762,8 +804,8 @@ impl Reader<'_> {
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
-    /// Returns the first type whose noun can name the same type as `word`, such as the type `film` for
-    /// `movies`.
+    /// Returns the first type whose noun can name the same type as `word`, such as the type `film`
+    /// for `movies`.
     fn type_of_sort(&self, word: &str) -> Option<TypeId> {
         let others: Vec<&str> = same_sort(word).collect();
         let is_same = |kind: &Words| kind.noun().is_some_and(|noun| others.contains(&noun));

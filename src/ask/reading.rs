@@ -313,9 +313,9 @@ impl Reading<'_> {
         thing.nodes.iter().any(|&node| self.kb.node_type(node) == kind)
     }
 
-    /// Returns the mentions with types of the rows' own values in the place of types of other nodes'
-    /// values: in `offers per status`, the type of the offers' own status, where properties have a
-    /// status too. `None` if there are no such types.
+    /// Returns the mentions with types of the rows' own values in the place of types of other
+    /// nodes' values: in `offers per status`, the type of the offers' own status, where properties
+    /// have a status too. `None` if there are no such types.
     fn with_own_types(&self) -> Option<Mentions> {
         let linked = self.schema.steps(self.rows);
         let is_linked = |kind: TypeId| kind == self.rows || linked.iter().any(|one| one.to == kind);
@@ -438,13 +438,24 @@ impl Reading<'_> {
     fn called(&self, kind: TypeId, names: &[&str], or_dated: bool) -> Option<FieldId> {
         let is_exact =
             |field: FieldId| names.contains(&self.kb.field_name(field).to_lowercase().as_str());
-        let fitting = self.schema.samples(kind).iter().filter(|sample| {
-            (sample.kind.is_number() || or_dated && sample.kind == ColumnKind::Date)
-                && self.schema.is_called(self.schema.field(sample.field), names)
-        });
-        let best = fitting
+        let best = self
+            .all_called(kind, names, or_dated)
             .max_by_key(|sample| (is_exact(sample.field), sample.kind.is_number(), sample.filled));
         best.map(|sample| sample.field)
+    }
+
+    /// Returns the fields of numbers or, if `or_dated`, also of dates whose names contain the stem
+    /// of one of `names`.
+    fn all_called<'b>(
+        &'b self,
+        kind: TypeId,
+        names: &'b [&str],
+        or_dated: bool,
+    ) -> impl Iterator<Item = &'b Sample> {
+        self.schema.samples(kind).iter().filter(move |sample| {
+            (sample.kind.is_number() || or_dated && sample.kind == ColumnKind::Date)
+                && self.schema.is_called(self.schema.field(sample.field), names)
+        })
     }
 
     /// Returns the field of the rows that matches a mention best, by the mentioned share of its
@@ -588,9 +599,9 @@ impl Reading<'_> {
         are_shares
     }
 
-    /// Returns the field of the rows whose name contains all stems of a mention: `number_of_reviews`
-    /// for `reviews`, if the field `reviews` holds texts. `numbers` restricts the fields to numeric
-    /// ones. `None` if there is no such field.
+    /// Returns the field of the rows whose name contains all stems of a mention:
+    /// `number_of_reviews` for `reviews`, if the field `reviews` holds texts. `numbers` restricts
+    /// the fields to numeric ones. `None` if there is no such field.
     fn field_called(&self, at: usize, numbers: bool) -> Option<FieldId> {
         let said = self.mentions.said(at);
         let says = |field: &FieldId| {

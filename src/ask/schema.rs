@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, OnceLock},
 };
 
@@ -114,6 +114,8 @@ pub(crate) struct Schema {
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
     values: OnceLock<ByFirstWord>,
+    value_types: Vec<TypeId>,
+    value_words: OnceLock<HashSet<String>>,
     /// The steps that begin at each type, as [`links`] returns them.
     links: Vec<Vec<(MetapathStep, u64)>>,
 }
@@ -210,6 +212,8 @@ impl Schema {
             relation_synonyms: synonyms(&base.stems, "relation", kb.relations()),
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
             values: OnceLock::new(),
+            value_types: kb.value_types(),
+            value_words: OnceLock::new(),
             links: types_of(kb).map(|kind| links(kb, kind)).collect(),
             base,
         }
@@ -282,6 +286,23 @@ impl Schema {
                 }
             }
             values
+        })
+    }
+
+    /// Returns the types whose nodes stand for values of a column.
+    pub(crate) fn value_types(&self) -> &[TypeId] {
+        &self.value_types
+    }
+
+    /// Returns the words of all values: names of nodes of [`value_types`](Self::value_types), and
+    /// [`values`](Self::values); collected at the first call.
+    pub(crate) fn value_words(&self) -> &HashSet<String> {
+        self.value_words.get_or_init(|| {
+            let kb = &self.base.kb;
+            let nodes = self.value_types.iter().flat_map(|&kind| kb.nodes_of_type(kind).iter());
+            let names = nodes.flat_map(|&node| words_of(kb.name(node)));
+            let fields = self.values().values().flatten().flat_map(|(words, _)| words.clone());
+            names.chain(fields).collect()
         })
     }
 

@@ -281,9 +281,9 @@ impl Writer<'_> {
         format!("SELECT {} FROM t{all}", values.join(", "))
     }
 
-    /// Writes the statement that returns the ids of the rows that satisfy the filters, each with its
-    /// value in a column, or with each of its values; ascending by id and value. Rows without a value
-    /// are left out.
+    /// Writes the statement that returns the ids of the rows that satisfy the filters, each with
+    /// its value in a column, or with each of its values; ascending by id and value. Rows without a
+    /// value are left out.
     pub(crate) fn row_values(&self, at: usize) -> String {
         let Some(long) = self.long(at) else {
             let value = self.value(at);

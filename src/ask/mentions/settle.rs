@@ -10,6 +10,8 @@ use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
 /// Maximum number of words between a name and the name that tells which of several nodes is meant.
 const MAX_BETWEEN: usize = 2;
+/// Words for the rows that an assumption does not remove.
+const LEFT: [&str; 5] = ["left", "remain", "remained", "remaining", "remains"];
 /// Words for any link between nodes.
 const LINKED: [&str; 4] = ["linked", "connected", "tied", "associated"];
 
@@ -155,16 +157,7 @@ impl<'a> Around<'a> {
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (describes || !counted).then_some(What::Relation)
             }
-            // `used papers`, `this year`, `are significant` and `still with us` state conditions that
-            // the base cannot decide.
-            What::Filler
-                if said == "used" && matches!(next, Some(What::Type(_)))
-                    || ["month", "year"].contains(&said)
-                        && start > 0
-                        && word(start - 1) == "this"
-                    || said.starts_with("significant") && !self.tests && !self.differs
-                    || said == "still" && !adds_nothing(all, next) =>
-            {
+            What::Filler if self.is_undecided(all, start, next) => {
                 Some(What::Unknown(said.to_owned()))
             }
             // `how many shows` asks for a number of nodes that the base does not call so.
@@ -228,6 +221,21 @@ impl<'a> Around<'a> {
             What::Cue(Cue::Which) if said == "who" => self.people.map(What::Type),
             _ => None,
         }
+    }
+
+    /// Whether the filler at token `start`, before `next`, states a condition that the base cannot
+    /// decide: `used papers`, `this year`, `are significant`, `still with us`, and, without an
+    /// assumption, `are left`.
+    fn is_undecided(&self, all: &[Mention], start: usize, next: Option<&What>) -> bool {
+        let said = word(self.tokens, start);
+        let removes = |own: &Mention| matches!(own.cue(), Some(Cue::Suppose | Cue::LeaveOut));
+        said == "used" && matches!(next, Some(What::Type(_)))
+            || ["month", "year"].contains(&said)
+                && start > 0
+                && word(self.tokens, start - 1) == "this"
+            || said.starts_with("significant") && !self.tests && !self.differs
+            || said == "still" && !adds_nothing(all, next)
+            || LEFT.contains(&said) && !self.would && !all.iter().any(removes)
     }
 
     /// Whether edges of a relation end at nodes of a type.

@@ -17,9 +17,9 @@ const POLITE: [&str; 8] = [
     "do you know",
 ];
 
-/// Spells out `whats` and a `%` without a number, drops polite phrases at the start, and replaces
-/// words by their usual form in the lexicon: `could you tell me what % of papers` becomes `what
-/// percent of papers`.
+/// Spells out `whats`, `has it been` and a `%` without a number, drops polite phrases at the start,
+/// and replaces words by their usual form in the lexicon: `could you tell me what % of papers`
+/// becomes `what percent of papers`.
 pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str> {
     let mut rest = question.trim_start();
     let without = |text: &'_ str, polite: &str| -> Option<usize> {
@@ -33,6 +33,13 @@ pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str
         rest = &rest[length..];
     }
     let mut text = Cow::Borrowed(rest);
+    // `has it been paid` asks what `is it paid` asks.
+    if let Some(length) = without(rest, "has")
+        && let Some((subject, state)) = rest[length..].split_once(" been ")
+        && !is_quoted(rest, length + subject.len())
+    {
+        text = Cow::Owned(format!("is {subject} {state}"));
+    }
     if let Some(length) = without(rest, "whats") {
         text = Cow::Owned(format!("what is {}", &rest[length..]));
     }
@@ -45,16 +52,19 @@ pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str
     }
     // `loan_no L-7` is the loan L-7, since ids are no fields.
     for end in ["_no", "_id", "_nr", "_code"] {
-        while let Some(at) = text.find(end) {
+        let is_code = |text: &str, at: usize| {
             let start = text[..at].rfind(' ').map_or(0, |space| space + 1);
-            let rest = &text[at + end.len()..];
-            let name = &text[start..at + end.len()];
-            if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-                || schema.base.kb.field_id(name).is_some()
-            {
-                break;
-            }
-            text = Cow::Owned(format!("{}{rest}", &text[..at]));
+            let behind = at + end.len();
+            !text[behind..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                && !is_quoted(text, at)
+                && schema.base.kb.field_id(&text[start..behind]).is_none()
+        };
+        let place = |text: &str| {
+            let mut places = text.match_indices(end).map(|(at, _)| at);
+            places.find(|at| is_code(text, *at))
+        };
+        while let Some(at) = place(&text) {
+            text = Cow::Owned(format!("{}{}", &text[..at], &text[at + end.len()..]));
         }
     }
     let is_bare =
@@ -72,7 +82,16 @@ fn word_at(text: &str, words: &str) -> Option<usize> {
     let is_whole = |(at, _): &(usize, &str)| {
         !lower[..*at].ends_with(char::is_alphanumeric)
             && !lower[*at + words.len()..].starts_with(char::is_alphanumeric)
-            && !QUOTES.iter().any(|(open, _)| lower[..*at].contains(*open))
+            && !is_quoted(&lower, *at)
     };
     lower.match_indices(words).find(is_whole).map(|(at, _)| at)
+}
+
+/// Whether a byte position of a text is in a quotation.
+fn is_quoted(text: &str, at: usize) -> bool {
+    let n = |mark: char| text[..at].matches(mark).count();
+    QUOTES.iter().any(|&(open, close)| match open == close {
+        true => n(open) % 2 == 1,
+        false => n(open) > n(close),
+    })
 }

@@ -197,8 +197,8 @@ impl Reading<'_> {
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 
-    /// Whether a condition leads over nodes that the question does not mention: in `is X in Norway`,
-    /// Norway is not where the orders of X went.
+    /// Whether a condition leads over nodes that the question does not mention: in `is X in
+    /// Norway`, Norway is not where the orders of X went.
     pub(super) fn is_far(&self, condition: &Condition) -> bool {
         let steps = &condition.steps;
         steps.len() > 1 && self.schema.said(steps, &self.said) <= 0

@@ -193,8 +193,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a mentioned numeric field is a rate for a period with one of these words in its name:
-    /// `monthly_salary` in `earn per month`.
+    /// Whether a mentioned numeric field is a rate for a period with one of these words in its
+    /// name: `monthly_salary` in `earn per month`.
     fn is_rate(&self, period: &[&str]) -> bool {
         let fields = (0..self.mentions.all.len()).filter_map(|at| self.fields_at(at));
         let mut fields = fields.filter_map(|fields| self.field(fields, true));

@@ -208,9 +208,9 @@ impl Reading<'_> {
         Ok(Limit { bound, implied, to, unit, end, by_time })
     }
 
-    /// Returns the phrase such as `or more` after the number in mention `at`, or after the value that
-    /// follows the number (`50 batches or more`): the index of its mention, and whether the number is
-    /// a lower bound.
+    /// Returns the phrase such as `or more` after the number in mention `at`, or after the value
+    /// that follows the number (`50 batches or more`): the index of its mention, and whether the
+    /// number is a lower bound.
     pub(super) fn or_more(&self, at: usize) -> Option<(usize, bool)> {
         let is_value = |at: usize| {
             matches!(self.what(at), Some(What::Type(_) | What::Field(_) | What::Links(_)))

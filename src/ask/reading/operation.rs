@@ -367,7 +367,8 @@ impl Reading<'_> {
         self.called_step(at).or_else(only)
     }
 
-    /// Returns the step from the rows along the relation whose whole name a mention is: `co_curator`.
+    /// Returns the step from the rows along the relation whose whole name a mention is:
+    /// `co_curator`.
     pub(super) fn called_step(&self, at: usize) -> Option<MetapathStep> {
         let said = self.mentions.said(at).iter().map(|token| &token.word);
         let is_called = |step: &MetapathStep| {

@@ -59,9 +59,9 @@ impl Reading<'_> {
         Ok(Some(count_is(Bound::Equal, column)))
     }
 
-    /// Builds the test that the value of a row that `steps` lead to is one (if `holds`), or is a word
-    /// for nothing: `no parking`, where `parking` can be `none`. `None` if the steps do not lead to
-    /// values, or if no value is such a word and some rows have no value.
+    /// Builds the test that the value of a row that `steps` lead to is one (if `holds`), or is a
+    /// word for nothing: `no parking`, where `parking` can be `none`. `None` if the steps do not
+    /// lead to values, or if no value is such a word and some rows have no value.
     ///
     /// # Errors
     /// If every row has a value, and none is a word for nothing.

@@ -13,9 +13,9 @@ use crate::{
 use agent_kb::{Direction, MetapathStep, TypeId, distinct, table::ColumnSpec};
 
 impl Reading<'_> {
-    /// Replaces conditions on nodes of one type, which link to the rows by one step, by the test that
-    /// a row has such a node that satisfies them all. Conditions of the same type of named nodes stay
-    /// apart: a paper of two authors has two authorships.
+    /// Replaces conditions on nodes of one type, which link to the rows by one step, by the test
+    /// that a row has such a node that satisfies them all. Conditions of the same type of named
+    /// nodes stay apart: a paper of two authors has two authorships.
     pub(super) fn join_conditions(&mut self, parts: &mut Parts) {
         let last_of_two = |(_, one): &(usize, Condition)| match *one.steps.as_slice() {
             [_, last] => Some(last),

@@ -98,13 +98,8 @@ impl Reading<'_> {
         if !is_size || parts.counts_rows || !parts.measures.is_empty() {
             return None;
         }
-        let samples = self.schema.samples(self.rows).iter();
-        let sizes = samples.filter(|sample| {
-            let field = self.schema.field(sample.field);
-            sample.kind.is_number() && self.schema.is_called(field, property("size"))
-        });
-        let field =
-            self.choose(sizes.map(|own| own.field).collect(), |own| self.field_in_words(own))?;
+        let sizes = self.all_called(self.rows, property("size"), false).map(|own| own.field);
+        let field = self.choose(sizes.collect(), |own| self.field_in_words(own))?;
         self.assumed.push(format!("size is read as {:?}", self.kb.field_name(field)));
         Some(ColumnSpec::Field(field))
     }

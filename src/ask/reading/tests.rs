@@ -286,8 +286,8 @@ fn wholesaler() -> Arc<IndexedBase> {
     base_of(&(nodes.join("\n") + "\n"), &(edges.join("\n") + "\n"), "order")
 }
 
-/// Checks that the answer to a question begins with `answer`; if that is empty, that the question is
-/// refused.
+/// Checks that the answer to a question begins with `answer`; if that is empty, that the question
+/// is refused.
 fn begins(base: &Arc<IndexedBase>, question: &str, answer: &str) {
     match Analyst::new(base.clone()).ask(question) {
         Ok(answered) => assert!(
@@ -579,9 +579,9 @@ fn what_is_counted_is_said_or_asked_back() {
     }
 }
 
-/// Opens a base as from exported tables with abbreviated columns: offices, engineers with a manager,
-/// tickets that are assigned to them, versions with numbers as names, and features of products, each
-/// in one edition.
+/// Opens a base as from exported tables with abbreviated columns: offices, engineers with a
+/// manager, tickets that are assigned to them, versions with numbers as names, and features of
+/// products, each in one edition.
 fn exports() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let nodes = r#"{"id": 0, "type": "office", "name": "Harbour", "details": {"capacity": 40, "what": "Quay"}}

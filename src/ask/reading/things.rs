@@ -62,6 +62,10 @@ impl Role {
 
 /// Maximum number of steps from the rows to nodes whose field has a mentioned value.
 const MAX_STEPS_TO_VALUE: usize = 2;
+/// Maximum length of a value that is a code, in characters.
+const MAX_CODE: usize = 2;
+/// Maximum number of codes that a message lists.
+const MAX_CODES: usize = 8;
 
 /// A name in a question: the index of its mention, its text and its role.
 type Named = (usize, String, Role);
@@ -308,7 +312,7 @@ impl Reading<'_> {
         let is_near = shortest == Some(1);
         if !is_near
             && !is_row
-            && let Some(value) = self.own_value(thing, &linked)
+            && let Some(value) = self.own_value(thing, &linked)?
         {
             return Ok(Role::Value(value));
         }
@@ -372,26 +376,37 @@ impl Reading<'_> {
     }
 
     /// Whether a step within one type leads from the rows to the row named in mention `at` in the
-    /// direction that the question states: `reports to X` leads to X, `does X report to` leads from
-    /// X. True for relations whose names do not end with `to`.
+    /// direction that the question states: `reports to X` leads to X, `does X report to` and
+    /// `the supervisor of X` lead from X. True if the question states none.
     fn has_direction(&self, at: usize, step: MetapathStep) -> bool {
         let name = self.schema.relation(step.relation);
+        let (Some(last), noun) = (name.words.last(), name.stems.last()) else { return true };
         let is_said = |place: &usize| self.says(*place, step.relation);
-        let said = (0..self.mentions.all.len()).find(is_said);
-        let Some(said) = said.filter(|_| name.words.last().is_some_and(|word| word == "to")) else {
-            return true;
-        };
-        step.direction == if said < at { Direction::Out } else { Direction::In }
+        let Some(said) = (0..self.mentions.all.len()).find(is_said) else { return true };
+        let is_noun = self.mentions.said(said).last().map(|token| &token.stem) == noun
+            && self.word_after(said) == "of";
+        match last.as_str() {
+            "to" => step.direction == if said < at { Direction::Out } else { Direction::In },
+            _ if is_noun && said < at => step.direction == Direction::In,
+            _ => true,
+        }
     }
 
     /// Returns the value of the rows' own field that would match the name `thing`, which only more
     /// distant nodes have: for `customers in Norway`, the country of customers if only orders went
     /// to Norway. `None` if the question mentions the metapath to these nodes.
-    fn own_value(&self, thing: &Thing, linked: &[Vec<MetapathStep>]) -> Option<FieldValue> {
+    ///
+    /// # Errors
+    /// If this field has only codes: clients may be `P` or `O`, and no client is a `company`.
+    fn own_value(
+        &self,
+        thing: &Thing,
+        linked: &[Vec<MetapathStep>],
+    ) -> Result<Option<FieldValue>, AskError> {
         if thing.values.iter().any(|value| value.kind == self.rows)
             || linked.iter().any(|steps| self.schema.said(steps, &self.said) > 0)
         {
-            return None;
+            return Ok(None);
         }
         let ends = linked.iter().filter_map(|steps| steps.last());
         let ends = ends.map(|step| &self.schema.types[usize::from(step.to.0)]);
@@ -404,9 +419,20 @@ impl Reading<'_> {
                 && noun.is_some_and(|noun| noun != "name" && nouns.contains(&noun))
         };
         let mut own = self.schema.samples(self.rows).iter().filter(is_own);
-        let (Some(sample), None) = (own.next(), own.next()) else { return None };
+        let (Some(sample), None) = (own.next(), own.next()) else { return Ok(None) };
+        let is_code = |value: &str| value.chars().count() <= MAX_CODE;
+        let has_codes = !sample.values.is_empty() && sample.values.iter().all(|own| is_code(own));
+        if has_codes && !is_code(&thing.text) {
+            let (field, rows) = (self.kb.field_name(sample.field), self.kb.type_name(self.rows));
+            let codes =
+                sample.values.iter().take(MAX_CODES).cloned().collect::<Vec<_>>().join(", ");
+            return missing(format!(
+                "{field} of {rows} has the values {codes}, not {:?}",
+                thing.text
+            ));
+        }
         let key = category(&thing.text);
-        Some(FieldValue { kind: self.rows, field: sample.field, key })
+        Ok(Some(FieldValue { kind: self.rows, field: sample.field, key }))
     }
 
     /// Returns the roles of a name that is a value of a field of linked nodes: one role for each

@@ -1,5 +1,5 @@
-//! Reads questions for the value of a field of named rows, or for the nodes that a relation leads to
-//! from them: `the phone number of X`, `when was X released`, `the director of X`.
+//! Reads questions for the value of a field of named rows, or for the nodes that a relation leads
+//! to from them: `the phone number of X`, `when was X released`, `the director of X`.
 
 use crate::{
     AskError,
@@ -79,9 +79,9 @@ impl Reading<'_> {
     }
 
     /// Sets the rows to the nodes whose value is requested, and returns whether they join all named
-    /// nodes. Otherwise they are of the chosen type if it has a named node, or else of the type of a
-    /// named node that has the requested column: the price of a medicine is its own rather than that
-    /// of a treatment with it.
+    /// nodes. Otherwise they are of the chosen type if it has a named node, or else of the type of
+    /// a named node that has the requested column: the price of a medicine is its own rather than
+    /// that of a treatment with it.
     fn take_rows(&mut self) -> bool {
         if let Some(joining) = self.joining() {
             self.rows = joining;
@@ -146,8 +146,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the column that a mention asks for: a field of the rows, or the nodes that a noun of a
-    /// relation stands for.
+    /// Returns the column that a mention asks for: a field of the rows, or the nodes that a noun of
+    /// a relation stands for.
     fn asked_at(&self, at: usize) -> Option<ColumnSpec> {
         if self.changed[at]
             || self.bound.contains_key(&at)
@@ -204,8 +204,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the step to the row that a row links to, if a mention is a noun for it: the `boss` of
-    /// an employee who reports to another one.
+    /// Returns the step to the row that a row links to, if a mention is a noun for it: the `boss`
+    /// of an employee who reports to another one.
     fn superior(&self, at: usize) -> Option<MetapathStep> {
         let is_own = |step: &MetapathStep| {
             let words = &self.schema.relation(step.relation).stems;
