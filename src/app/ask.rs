@@ -236,7 +236,15 @@ impl Request {
         app: &App,
     ) -> Result<Reply> {
         let Some(file) = &self.bundle else {
-            return Err(error).hint("to answer a question that asks for nodes, give --bundle FILE");
+            let is_english = base.stems.languages().is_english();
+            let hint = match (is_english || llm.is_some(), &error) {
+                (false, AskError::Unknown { .. }) => {
+                    "questions are read in English; for other languages, give --model NAME, or \
+                     --bundle FILE if the question asks for nodes"
+                }
+                _ => "to answer a question that asks for nodes, give --bundle FILE",
+            };
+            return Err(error).hint(hint);
         };
         app.watch.notice(&format!("the bundle answers with nodes, not a table: {error}"));
         let bundle = read_bundle(file, Some(base.name()), app)?;

@@ -37,8 +37,8 @@ pub struct Benchmark<'a> {
 pub struct Measured {
     /// Name of the system.
     pub system: String,
-    /// Results by query, in the order of the queries; rankings are empty unless [`Benchmark::keep`]. If
-    /// there are outages, the means are invalid.
+    /// Results by query, in the order of the queries; rankings are empty unless
+    /// [`Benchmark::keep`]. If there are outages, the means are invalid.
     pub measurements: Measurements,
     /// Mean and confidence interval of each metric over all queries.
     pub evaluation: Evaluation,

@@ -15,6 +15,7 @@ use agent_kb::{
     NodeId, NodeSet,
     answer::AnswerValue,
     filter::{Condition, matching},
+    table::value::thousands_or_fraction,
 };
 use agent_retrieve::{Answer, Detail, Filtered, check_query};
 use agent_systems as systems;
@@ -93,10 +94,19 @@ impl Serialize for Reply {
 /// Returns the nodes that meet all conditions; `None` without conditions.
 ///
 /// # Errors
-/// If a condition is invalid, or there are too many.
-pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<NodeSet>> {
+/// If a condition is invalid, or there are too many. In a base with texts in other languages than
+/// English, also for a limit such as `27.500`, which may be 27500 or 27.5.
+pub fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<NodeSet>> {
     if conditions.is_empty() {
         return Ok(None);
+    }
+    let is_english = base.stems.languages().is_english();
+    for limit in conditions.iter().flat_map(Condition::limits).filter(|_| !is_english) {
+        if let Some((whole, fraction)) = thousands_or_fraction(limit) {
+            return Err(AppError::usage(anyhow::anyhow!(
+                "{limit:?} may be {whole} or {fraction}; write one of these"
+            )));
+        }
     }
     let nodes = matching(&base.kb, conditions);
     Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))

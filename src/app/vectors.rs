@@ -113,9 +113,9 @@ struct Added {
 }
 
 impl Added {
-    /// Adds the vectors in `file` for the queries of `splits`; an index finds the vector of a query by
-    /// its text. Skips splits that the base does not have. If the file is missing, no query gets a
-    /// vector.
+    /// Adds the vectors in `file` for the queries of `splits`; an index finds the vector of a query
+    /// by its text. Skips splits that the base does not have. If the file is missing, no query gets
+    /// a vector.
     fn add_queries(
         &mut self,
         import: &mut ImportBuilder<'_>,

@@ -1,14 +1,14 @@
 //! Prints ranked nodes: as a table, as lines with reasons, with explanations, or as JSON lines.
 //! Does not depend on which system ranked them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::{Context, Exit, plain, table, why};
 use agent_app::{MAX_SHOWN, Result};
 use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
 /// Maximum number of characters of a node's name and type together, before the column of reasons.
-const MAX_NAMED: usize = 32;
+const MAX_NAMED: usize = 44;
 /// Forms in which a path is printed, tried in this order until one fits: the maximum number of
 /// characters of a name, and whether relations are printed in full.
 const PATH_FORMS: [(usize, bool); 6] =
@@ -92,8 +92,8 @@ pub(super) fn print_reasons(
     ctx.printer.text(&lines.collect::<String>())
 }
 
-/// Returns the name and type of each node, as `name (type)`, with its id if another printed node
-/// has the same name and type.
+/// Returns the name and type of each node, as `name (type)`. If some name is cut, or is that of
+/// another printed node of the same type, also returns the id of each node.
 fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     let shown = |hit: &HitRecord<'_>| {
         let node_type = plain(hit.node_type, MAX_NAMED);
@@ -101,11 +101,13 @@ fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
         (plain(hit.name, room), node_type)
     };
     let all: Vec<(String, String)> = hits.iter().map(shown).collect();
-    let mut times = HashMap::<_, usize>::new();
-    all.iter().for_each(|one| *times.entry(one).or_default() += 1);
-    let told = |(one, hit): (&(String, String), &HitRecord<'_>)| match times.get(one) {
-        Some(2..) => format!("{} ({} {})", one.0, one.1, plain(&hit.key, MAX_SHOWN)),
-        _ => format!("{} ({})", one.0, one.1),
+    let distinct: HashSet<_> = all.iter().collect();
+    let is_cut =
+        |(one, hit): (&(String, String), &HitRecord<'_>)| one.0 != plain(hit.name, usize::MAX);
+    let with_ids = distinct.len() < all.len() || all.iter().zip(hits).any(is_cut);
+    let told = |(one, hit): (&(String, String), &HitRecord<'_>)| match with_ids {
+        true => format!("{} ({} {})", one.0, one.1, plain(&hit.key, MAX_SHOWN)),
+        false => format!("{} ({})", one.0, one.1),
     };
     all.iter().zip(hits).map(told).collect()
 }
@@ -207,7 +209,10 @@ mod tests {
             features: None,
         };
         let hits = [hit("f-1", "Dawn"), hit("f-2", "Dusk"), hit("f-3", "Dawn")];
-        assert_eq!(named(&hits), ["Dawn (film f-1)", "Dusk (film)", "Dawn (film f-3)"]);
+        assert_eq!(named(&hits), ["Dawn (film f-1)", "Dusk (film f-2)", "Dawn (film f-3)"]);
+        assert_eq!(named(&hits[..2]), ["Dawn (film)", "Dusk (film)"]);
+        let long = "the long way from the old harbour to the lighthouse";
+        assert!(named(&[hit("f-4", long)])[0].ends_with("… (film f-4)"));
     }
 
     #[test]

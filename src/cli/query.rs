@@ -9,7 +9,7 @@ use agent_app::{
     query::{self, Options, Request},
     refused,
 };
-use agent_infer::{AnswerRecord, WayRecord};
+use agent_infer::{AnswerRecord, EntityRecord, WayRecord};
 
 use crate::{
     Context, Exit,
@@ -154,12 +154,26 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let understood = &record.understood;
     let shown = |name: &str| plain(name, MAX_NAME);
-    let entities = understood.entities.iter().map(|one| {
+    // Nodes with the same name and type are shown once.
+    let mut entities: Vec<(&EntityRecord<'_>, usize)> = Vec::new();
+    for one in &understood.entities {
+        let is_same = |other: &&mut (&EntityRecord<'_>, usize)| {
+            one.exact
+                && other.0.exact
+                && (other.0.name, other.0.node_type) == (one.name, one.node_type)
+        };
+        match entities.iter_mut().find(is_same) {
+            Some((_, n)) => *n += 1,
+            None => entities.push((one, 1)),
+        }
+    }
+    let entities = entities.into_iter().map(|(one, n)| {
         let how = match one.exact {
             true => "exact".to_owned(),
             false => format!("{:.0} %", 100.0 * one.strength),
         };
-        format!("{} ({}, {how})", shown(one.name), shown(one.node_type))
+        let nodes = if n > 1 { format!(", {n} nodes") } else { String::new() };
+        format!("{} ({}, {how}{nodes})", shown(one.name), shown(one.node_type))
     });
     let words = understood.words.iter().map(|known| {
         let types = known.types.iter().map(|name| format!("type {}", shown(name)));

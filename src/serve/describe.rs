@@ -125,7 +125,7 @@ pub(super) async fn facets(
     let k = in_range("k", k.unwrap_or(VALUES), MAX_VALUES)?;
     let count = move || Reply::of(&opened.base.kb, &filter, &field, k);
     let counted = server.reads.run(Instant::now() + LONGEST_TIME, count).await?;
-    counted.map(Bounded).map_err(|error| within::refused(&error))
+    counted.map(Bounded).map_err(|error| within::refused(error.to_string()))
 }
 
 /// Selects a page of nodes by `type` or by `key`.

@@ -4,12 +4,10 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{ApiError, Opened, Result, Server};
+use agent_app::search::filtered;
 use agent_index::IndexedBase;
 use agent_infer as infer;
-use agent_kb::{
-    NodeSet,
-    filter::{Condition, FilterError, matching},
-};
+use agent_kb::{NodeSet, filter::Condition};
 use agent_retrieve::{Answer, Detail, Filtered, RetrieveError, Retriever};
 
 /// Returns the nodes that meet all conditions; `None` without conditions.
@@ -26,13 +24,13 @@ pub(super) async fn nodes(
         return Ok(None);
     }
     let base = opened.base.clone();
-    let found = server.queue.run(deadline, move || matching(&base.kb, &filter)).await?;
-    found.map(Some).map_err(|error| refused(&error))
+    let found = server.queue.run(deadline, move || filtered(&base, &filter)).await?;
+    found.map_err(|error| refused(error.message()))
 }
 
 /// Converts an error about an invalid condition to an error of the API.
-pub(super) fn refused(error: &FilterError) -> ApiError {
-    ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
+pub(super) fn refused(message: impl Into<String>) -> ApiError {
+    ApiError::bad(message, "GET /v1/schema lists fields and relations")
 }
 
 /// A question, and the nodes to which its answer is restricted.

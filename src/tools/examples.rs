@@ -12,8 +12,8 @@ const SAMPLED_NODES: usize = 200;
 pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
 
 impl BaseNames {
-    /// Chooses names of the base for examples: a relation from a candidate type to another type, both
-    /// types, a further relation and type, and fields of the candidate type.
+    /// Chooses names of the base for examples: a relation from a candidate type to another type,
+    /// both types, a further relation and type, and fields of the candidate type.
     pub(super) fn new(kb: &Kb) -> Self {
         let rank = |tuple: &&Tuple| {
             (

@@ -156,9 +156,9 @@ impl Meter {
     /// Charges work before it is done.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] if the sum of all charges exceeds 20,000,000 nodes, edges and postings,
-    /// 40 requests to a language model, 400 nodes and texts in them, or 400,000 tokens, or the
-    /// session's lower limits.
+    /// [`ToolError::Budget`] if the sum of all charges exceeds 20,000,000 nodes, edges and
+    /// postings, 40 requests to a language model, 400 nodes and texts in them, or 400,000 tokens,
+    /// or the session's lower limits.
     pub(super) fn charge(&mut self, more: Work) -> Result<(), ToolError> {
         let work = &mut self.work;
         work.touched += more.touched;

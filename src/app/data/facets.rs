@@ -49,8 +49,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Counts, for each field, relation or type in `field`, the values of the nodes that satisfy all
-    /// conditions in `filter`; returns at most `k` values of each.
+    /// Counts, for each field, relation or type in `field`, the values of the nodes that satisfy
+    /// all conditions in `filter`; returns at most `k` values of each.
     ///
     /// # Errors
     /// If a condition or name does not fit the base, or a field has too many values.

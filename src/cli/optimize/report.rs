@@ -113,7 +113,10 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
     };
     let first = match verdict.standing {
         Standing::Better => test.and_then(gain_on).unwrap_or_else(|| told("validation: ", "over")),
-        Standing::Unproven => told("frozen, not proven better: ", "over"),
+        Standing::Unproven => {
+            let by = if verdict.difference < 0.0 { "against" } else { "over" };
+            told("frozen, not proven better: ", by)
+        }
         Standing::NotBetter => {
             let frozen = made.baseline.as_ref();
             let frozen = frozen.map_or(String::new(), |name| format!(", so {name} is frozen"));

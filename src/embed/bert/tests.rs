@@ -1,7 +1,8 @@
 //! Compares the vectors of encoders with those of sentence-transformers and with their own vectors
 //! in other batches, and tests invalid files.
 //!
-//! The models of `tests/data/encoder` are random and tiny; `scripts/encoder-fixtures.py` makes them.
+//! The models of `tests/data/encoder` are random and tiny; `scripts/encoder-fixtures.py` makes
+//! them.
 
 use std::fs;
 

@@ -351,7 +351,8 @@ mod tests {
         assert!(more.is_err(), "none before one is answered");
         pipe.send(pong(3)).await.unwrap();
         assert!(pipe.receive().await.is_some());
-        // All others are answered as they come; at the end of the input the last ones are waited for.
+        // All others are answered as they come; at the end of the input the last ones are waited
+        // for.
         let mut under_way: Vec<i64> = (0..=AT_A_TIME as i64).filter(|id| *id != 3).collect();
         let mut next = AT_A_TIME as i64 + 1;
         while next < 200 {
