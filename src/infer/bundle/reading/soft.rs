@@ -191,7 +191,7 @@ mod tests {
 {"id": 1, "type": "person", "name": "Bo Quist"}
 {"id": 2, "type": "ticket", "name": "Login", "details": {"text": "the password mask loops"}}
 "#;
-        let base = base_of(nodes, "0\thas_manager\t1\n2\trequested_by\t0\n", "person ticket");
+        let base = base_of(nodes, "0\thas_manager\t1\n2\thas_person\t0\n", "person ticket");
         let metapath = "person -has_manager-> person".to_owned();
         let words = ["who", "report", "whose"].map(|stem| (stem.to_owned(), 4));
         let words = words.into_iter().collect();
