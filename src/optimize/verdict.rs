@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_baseline_is_better_if_it_is_a_standard_error_ahead() {
-        // The standard error of these differences of 1 and -1 is 0.29.
+        // The mean difference is first -0.17 with a standard error of 0.27, then -0.42 with 0.19.
         let ranks = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0];
         let standing = |other: &[f32]| {
             let verdict = verdict(&ranks, [("bm25", other), ("dense", &[0.0; 12])]);
