@@ -72,7 +72,7 @@ impl Serialize for Reply {
         #[derive(Serialize)]
         struct Record<'a> {
             question: &'a str,
-            /// Whether the answer is refused because no retrieved node supports one.
+            /// Whether the answer is refused because no retrieved node supports an answer.
             refused: bool,
             sentences: Vec<Sentence<'a>>,
             dropped: &'a [DroppedSentence],

@@ -17,7 +17,7 @@ use agent_ask::{
 use agent_index::IndexedBase;
 use agent_retrieve::{Detail, check_query};
 
-/// Number of nodes in the ranking of a bundle that answers.
+/// Number of nodes that a bundle ranks to answer a question.
 const NODES: usize = 20;
 /// Warning when a language model should have answered but gave no usable reply.
 const UNASSISTED: &str = "the language model gave no usable reply; this answer was made without \
@@ -104,7 +104,7 @@ pub enum Reply {
         answered: Box<Answered>,
         /// The base that was queried.
         base: Arc<IndexedBase>,
-        /// Time that answering took, in milliseconds.
+        /// Time taken to answer, in milliseconds.
         ms: f64,
     },
     /// The question is ambiguous: its readings have different answers.
@@ -113,10 +113,10 @@ pub enum Reply {
         question: String,
         /// Possible readings of the question, each with its answer.
         readings: Vec<AskReading>,
-        /// Time that answering took, in milliseconds.
+        /// Time taken to answer, in milliseconds.
         ms: f64,
     },
-    /// The ranking of nodes by a bundle.
+    /// Nodes, ranked by a bundle.
     Bundle(Box<search::Reply>),
 }
 
@@ -225,8 +225,8 @@ impl Request {
         Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
     }
 
-    /// Answers a question that asks for nodes, with the bundle of the request. Without a bundle,
-    /// fails with `error`, which states why no table answers the question.
+    /// Answers a question that asks for nodes, with the bundle of the request. If the request has
+    /// none, fails with `error`, which states why no table answers the question.
     fn by_bundle(
         &self,
         question: &str,

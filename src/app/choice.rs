@@ -83,7 +83,7 @@ pub type VariantName = Names<Variant>;
 pub type ConditioningName = Names<Conditioning>;
 /// JSON schema of the names of the parts that a graph network can leave out.
 pub type AblationName = Names<Ablation>;
-/// JSON schema of the names of the sources of negatives, for the training of encoders.
+/// JSON schema of the names of sources of negatives in encoder training.
 pub type NegativesName = Names<Negatives>;
 /// JSON schema of the names of the parts that the optimizer can leave out.
 pub type PartName = Names<Part>;

@@ -30,7 +30,7 @@ const SAMPLE_PREFIX: &str = "agent-sample-";
 /// time; only the ratios count.
 const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
-/// Maximum length of a line about a guessed mapping, in characters.
+/// Maximum length in characters of a line about a guessed mapping.
 const MAX_NOTICE_CHARS: usize = 1_000;
 
 /// A dataset argument resolved to an installed base.
@@ -72,7 +72,7 @@ pub fn chosen(given: Option<&str>, made_for: &str, app: &App) -> Result<Dataset>
     given.map_or_else(|| installed(made_for, app), |given| find(given, app))
 }
 
-/// Finds the installed base of this name, which was read from a file, such as a bundle.
+/// Finds the installed base of this name. The name was read from a file, such as a bundle.
 ///
 /// # Errors
 /// If no base of this name is installed.
@@ -359,8 +359,8 @@ impl Source {
     }
 }
 
-/// Calls `import` with a function that reports progress; returns its result with the time taken,
-/// and notifies the user of input that was left out or changed.
+/// Calls `import` with a function that reports progress; returns its result with the time that it
+/// took, and notifies the user of input that was left out or changed.
 fn watched(
     name: &str,
     app: &App,

@@ -44,7 +44,7 @@ use agent_systems::{answers_with_values, choices, mfar, uses_effort};
 /// Maximum number of ranked nodes that are kept in memory per system: queries times depth. Each
 /// node takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;
-/// Metrics in which pairs of systems are compared.
+/// Metrics by which pairs of systems are compared.
 pub const COMPARED: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
 
 /// Number of nodes that a system ranks for a query.
@@ -237,7 +237,7 @@ pub struct Reply {
     /// The measured queries; empty if their answers are values instead of nodes.
     #[serde(skip)]
     pub queries: Vec<LabelledQuery>,
-    /// Measurements of each system on `queries`, in the same order of systems as `figures`.
+    /// Measurements of each system on `queries`; the systems are in the same order as in `figures`.
     #[serde(skip)]
     pub measured: Vec<Measured>,
     /// The figures of each system, for display.

@@ -31,7 +31,7 @@ pub fn explain_all(
     })
 }
 
-/// The queries whose most probable category is the same, with the causes of their losses.
+/// Queries with the same most probable category, and the causes of their losses.
 pub struct Group<'a> {
     /// Name of the category.
     pub name: &'a str,

@@ -49,7 +49,7 @@ pub struct Request {
     pub force: bool,
 }
 
-/// Describes the index of a dataset, which is now complete.
+/// Describes the completed index of a dataset.
 #[derive(Debug, Serialize)]
 pub struct Reply {
     /// Name of the dataset.
@@ -271,8 +271,8 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
     Ok(())
 }
 
-/// Indexes the newer import of a base like `served`, the current version of the base. Then makes
-/// the import current.
+/// Indexes the newer import of a base, with the embedder and the parts of `served`, the current
+/// version of the base. Then makes the import current.
 ///
 /// # Errors
 /// If indexing fails; `served` then stays current.
@@ -291,8 +291,8 @@ pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     request.perform(app).map(|_| ())
 }
 
-/// Makes an indexed version of a base the current one, with a notice; does nothing if it already
-/// is.
+/// Makes an indexed version of a base current and notifies the user; does nothing if this version
+/// is already current.
 fn make_current(base: &Base, app: &App) -> Result<()> {
     if app.home.get(&base.name)?.version != base.version {
         app.home.make_current(base)?;

@@ -34,7 +34,7 @@ use agent_tools::Assistant;
 
 /// Name of the settings file in the home directory.
 const CONFIG_FILE: &str = "config.toml";
-/// Suffix of the host names of Azure OpenAI, which expects the key in a header of its own.
+/// Suffix of the host names of Azure OpenAI, which expects the key in the header `api-key`.
 const AZURE_HOSTS: &str = ".openai.azure.com";
 /// Advice for users who have not configured a language model.
 pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
@@ -84,7 +84,7 @@ pub struct Configured {
     pub settings: Settings,
     /// Name of the environment variable that holds the key, if there is a key.
     pub key_variable: Option<String>,
-    /// The known service that prefixes the names of models, as in `ollama/`, if any.
+    /// The known service that the names of models begin with, as in `ollama/`, if any.
     service: Option<&'static KnownService>,
 }
 
@@ -125,9 +125,9 @@ impl Opened {
     }
 }
 
-/// Opens the configured language model. A reply comes from `own`, the store of a run, if it has
-/// one; else from the cache that all runs share; else from the service, within the budget. With
-/// --replay, a file replaces the service and the cache. For requests over a network, opens the
+/// Opens the configured language model. A reply comes from `own`, the store of a run, if this store
+/// holds it; else from the cache that all runs share; else from the service, within the budget.
+/// With --replay, a file replaces the service and the cache. For requests over a network, opens the
 /// server's model.
 ///
 /// # Errors
@@ -375,8 +375,8 @@ pub(crate) fn settings_path(app: &App) -> PathBuf {
 }
 
 /// Returns the account from settings and environment: at `address`, or else of `service`, or else
-/// of OpenAI. Also returns the name of the environment variable that holds its key; `None` without
-/// a key.
+/// of OpenAI. Also returns the name of the environment variable that holds its key; `None` if there
+/// is no key.
 fn account(
     settings: &Settings,
     service: Option<&KnownService>,

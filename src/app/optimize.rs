@@ -8,7 +8,7 @@
 //! | `model` | check the language model |
 //! | `data` | open the base, its index, training and validation queries |
 //! | `run` | open the run's directory, journal and options; if the model's service does not reply: note why the run is paused, and stop |
-//! | `events` | run the loop and report its events; `timing` measures its parts |
+//! | `events` | run the loop and report its events; `timing` measures its phases |
 //! | `test` | measure the frozen bundle on the test split |
 //! | `reply` | return the results, as `agent optimize --json` prints them |
 

@@ -113,7 +113,7 @@ pub fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<N
 }
 
 /// Returns the nodes of `among` (all if `None`) whose id equals the text or, if no node has this
-/// id, the candidates whose name equals it; ascending.
+/// id, the nodes that may be answers and whose name equals the text; ascending.
 fn called(base: &IndexedBase, text: &str, among: Option<&NodeSet>) -> Vec<NodeId> {
     let (kb, text) = (&base.kb, text.trim());
     let mut nodes = if kb.has_keys() { kb.nodes_of_key(text) } else { Vec::new() };

@@ -72,8 +72,8 @@ impl SandboxArgs {
 }
 
 impl Places {
-    /// Returns the sandbox options for programs of an origin, such as a bundle. They run in the
-    /// requested place; without a request, in this process if the origin is trusted, else inside
+    /// Returns the sandbox options for programs of an origin, such as a bundle. The programs run in
+    /// the requested place; by default, in this process if the origin is trusted, else inside
     /// WebAssembly.
     pub fn of(&self, origin: Origin<'_>) -> SandboxOptions {
         let place = self.said.unwrap_or_else(|| self.private.trust().place(origin));

@@ -6,7 +6,7 @@ use agent_retrieve::eval::Interval;
 
 /// Maximum number of nodes that a request may ask for.
 pub const MAX_K: u64 = 10_000;
-/// Maximum length of a name in a message, in characters; also the maximum number of names that a
+/// Maximum length in characters of a name in a message; also the maximum number of names that a
 /// message lists.
 pub const MAX_SHOWN: usize = 80;
 /// Smallest p-value that is shown as a number.

@@ -102,7 +102,7 @@ struct Training {
 
 impl ModelArgs {
     /// Opens the base with its training and validation queries. The default name of the model is
-    /// `kind`, a hyphen and the name of the base. Fails if a model of the name exists, unless
+    /// `kind`, a hyphen and the name of the base. Fails if a model of this name exists, unless
     /// `force` is set.
     fn open(&self, kind: &str, app: &App) -> Result<Training> {
         let dataset = dataset::find(&self.dataset, app)?;

@@ -1,5 +1,5 @@
-//! Imports the vectors of dictionaries of embeddings, in the file layout of the STaRK benchmark,
-//! into an index. Does not depend on how vectors are stored or searched.
+//! Imports embeddings from dictionary files, in the layout of the STaRK benchmark, into an index.
+//! Does not depend on how vectors are stored or searched.
 //!
 //! ```text
 //! DIR/doc*/candidate_emb_dict.pt                        node id -> [1, d]
@@ -148,7 +148,7 @@ impl Added {
     }
 }
 
-/// Calls `on_row` with each id in the dictionary in a file, and with the vector of the id.
+/// Calls `on_row` with each id in the dictionary that a file holds, and with the vector of this id.
 fn each_row(
     path: &Path,
     app: &App,

@@ -144,8 +144,8 @@ fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Checks that every router has a finite weight for each of its categories, and that at least one
-/// category may answer.
+/// Checks that every router has, for each feature, a finite weight for each category, and that at
+/// least one category may answer.
 fn router(bundle: &Bundle) -> Check {
     let members = bundle.members();
     for Member { categories, router, fusion, .. } in &members {
@@ -154,8 +154,10 @@ fn router(bundle: &Bundle) -> Check {
             |weights: &Vec<f32>| weights.len() != n || weights.iter().any(|w| !w.is_finite());
         if let Some((feature, weights)) = router.weights.iter().find(|pair| is_wrong(pair.1)) {
             let n_weights = weights.len();
-            let why =
-                format!("feature {feature:?} has {n_weights} finite weights for {n} categories");
+            let why = format!(
+                "feature {feature:?} has {n_weights} weights for {n} categories, or a weight is \
+                 not finite"
+            );
             return Check::failed("router", why);
         }
         if fusion.max_categories == 0 {

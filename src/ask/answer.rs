@@ -11,7 +11,8 @@ use agent_kb::{
 };
 use agent_retrieve::AssistFailure;
 
-/// Significance level of the statistical tests: a result is significant if its p-value is below it.
+/// Significance level of the statistical tests: a result is significant if its p-value is below
+/// this level.
 pub const LEVEL: f64 = 0.05;
 
 /// The answer itself, without the plan and data that it was computed from.

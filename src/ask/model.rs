@@ -46,9 +46,9 @@ pub const ASK_ROLE: RoleSpec = RoleSpec {
 
 /// Name of the prompt that asks for plans.
 const PLAN: &str = "ask/plan";
-/// Bounds on the number of requests to the model for one question. The maximum consists of the
-/// plans and their correction, each with one repair of an unreadable reply, and of the cells of
-/// every plan.
+/// Bounds on the number of requests to the model for one question. The maximum is the sum of the
+/// requests for the plans, for their correction and for the cells of every plan, each with one
+/// repair of an invalid reply.
 pub const ASK_ASKS: RequestBounds = RequestBounds {
     role: ASK_ROLE,
     prompt: PLAN,
@@ -64,7 +64,7 @@ const MAX_READ: usize = 500;
 const ROWS_A_REQUEST: usize = 10;
 /// Maximum number of requests to the model for the cells of one plan.
 const MAX_READ_REQUESTS: usize = MAX_READ / ROWS_A_REQUEST;
-/// Maximum length of the excerpt of each document in a request, in characters.
+/// Maximum length in characters of the excerpt from each document in a request.
 const DOCUMENT_CHARS: usize = 1_500;
 /// Maximum number of plans that are used from one reply.
 const MAX_PLANS: usize = 3;
@@ -209,7 +209,7 @@ impl<'a> Model<'a> {
     }
 
     /// Builds the inputs of the prompt [`PLAN`]: the schema, the fields, the names in the question,
-    /// and the question. `failed` is empty.
+    /// and the question. The input `failed`, which holds plans to correct, is empty.
     fn inputs(self, question: &str, mentions: &Mentions) -> Json {
         let lines = |lines: Vec<String>| -> Vec<Json> {
             lines.into_iter().map(|text| json!({"text": text})).collect()

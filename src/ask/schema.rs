@@ -441,8 +441,8 @@ impl Schema {
         name.is_some_and(|own| own.words.iter().any(|word| is_person(word)))
     }
 
-    /// Whether two words name a type by its first word and a synonym: `order lines` for
-    /// `order_details`.
+    /// Whether two words name a type, by the first word of its name and a synonym of the type:
+    /// `order lines` for `order_details`.
     pub(crate) fn is_called_by(&self, kind: TypeId, first: &str, second: &str) -> bool {
         let at = usize::from(kind.0);
         let (Some(name), Some(synonyms)) = (self.types.get(at), self.type_synonyms.get(at)) else {

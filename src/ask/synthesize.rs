@@ -28,7 +28,8 @@ use agent_kb::{
 use agent_retrieve::eval::values::is_same_number;
 use agent_synth::{self as synth, SynthError, Watch};
 
-/// Number of consecutive attempts without a new question after which no more of a kind are drawn.
+/// Number of consecutive attempts without a new question after which no more questions of the kind
+/// are drawn.
 const ATTEMPTS: usize = 400;
 /// Minimum number of rows or numbers that most questions must be about.
 const MIN_ROWS: usize = 5;
@@ -140,7 +141,7 @@ impl Questions {
 }
 
 /// A question without its kind and its type of rows: the name of its wording pattern, its text and
-/// its answer. `None` if no question can be made of the drawn facts.
+/// its answer. `None` if no question can be made from the drawn facts.
 type Draft = Option<(&'static str, String, AnswerValue)>;
 
 fn single(value: impl Into<Cell>) -> AnswerValue {

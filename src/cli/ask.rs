@@ -131,7 +131,7 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
 }
 
 /// Whether the rows of the result are nodes: the operation is a list or the first rows, and no
-/// assumption adds a column before the keys.
+/// assumption adds a column before the column `key`.
 fn is_of_nodes(answered: &Answered) -> bool {
     let operation = &answered.plan["operation"];
     let is_list = operation == "list" || operation.get("first").is_some();

@@ -22,8 +22,8 @@ mod linux {
     /// File that lists the mappings of this process, one per line:
     /// `from-to rights offset device inode    path`.
     const MAPPINGS: &CStr = c"/proc/self/maps";
-    /// Number of bytes read of a line of [`MAPPINGS`]; the rest of a longer line is dropped. A path
-    /// has at most 4,096 bytes.
+    /// Maximum number of bytes kept of a line of [`MAPPINGS`]; the rest of a longer line is
+    /// dropped. A path has at most 4,096 bytes.
     const LINE_BYTES: usize = 4_096 + 128;
     const BEGINS: &[u8] = b"error: ";
     const ENDS: &[u8] = b" was cut short or replaced while it was read, or its disk failed\n\

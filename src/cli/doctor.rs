@@ -290,7 +290,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     vec![opened, index]
 }
 
-/// Returns the size of the files of a base and its queries, in bytes.
+/// Returns the total size in bytes of the files of a base and of its queries.
 fn bytes_of(base: &Base) -> u64 {
     let of_base = Manifest::read(&base.kb_dir())
         .map_or(0, |manifest| manifest.files.values().map(|file| file.bytes).sum::<u64>());

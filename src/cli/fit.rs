@@ -8,9 +8,9 @@ use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table, Width:
 
 /// Gap between two columns of a table, in terminal columns.
 pub(super) const GAP: u16 = 2;
-/// Gap between two columns of a table that would be too wide with [`GAP`], in terminal columns.
+/// Gap, in terminal columns, between two columns of a table that would be too wide with [`GAP`].
 const SMALL_GAP: u16 = 1;
-/// Minimum width to which a column of text is narrowed by breaking its words, in terminal columns.
+/// Minimum width, in terminal columns, to which a column of text is narrowed by breaking its words.
 const LEAST: u16 = 8;
 /// Maximum length, in characters, of a word that is kept whole by widening its column. Longer words
 /// may be broken.

@@ -255,7 +255,7 @@ enum Command {
     Doctor(doctor::Args),
 }
 
-/// The request of a command, which prints one JSON object with `--json`.
+/// The request of a command that prints one JSON object with `--json`.
 #[derive(Debug, Args)]
 struct OneJson<R: Args> {
     #[command(flatten)]

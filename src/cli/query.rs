@@ -25,7 +25,7 @@ const MAX_CATEGORY: usize = 120;
 const MAX_NAME: usize = 60;
 /// Maximum number of meanings (types and relations) to show for a word.
 const MAX_MEANINGS: usize = 3;
-/// Width of the labels of the lines below the nodes, in terminal columns.
+/// Width, in terminal columns, of the labels of the lines below the nodes.
 const LABEL: usize = 12;
 
 /// Answer a question with a frozen bundle

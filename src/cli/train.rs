@@ -77,7 +77,8 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the record of a training as JSON, or its description by `lines` with the next steps.
+/// Prints the record of a training as JSON if `json` is true, otherwise the text that `lines`
+/// returns for the record, and the notices `next`.
 fn print<M: Serialize>(
     trained: &Trained<M>,
     lines: fn(&Record<M>) -> String,

@@ -1,8 +1,8 @@
 //! `agent unit`: divides batch answering, rankings for labelled queries, and the vectors and words
 //! of an index into units, which any scheduler may run on any host. The collected results equal
 //! those of a single process. A unit is refused if its base, embedder, bundle, program or questions
-//! differ from the plan. If a time limit ends the answering of a question, its unit has no result
-//! and must be run again.
+//! differ from the plan. If a time limit interrupts the answer to a question, its unit has no
+//! result and must be run again.
 
 mod embed;
 mod form;
@@ -307,7 +307,8 @@ fn task_of(units: &Units) -> Result<Task> {
     Ok(task)
 }
 
-/// Adds a hint on how to run the units without results if `result` is an error about missing ones.
+/// Adds a hint on how to run the units without results if `result` is the error that results are
+/// missing.
 fn to_be_run<T>(result: Result<T, UnitsError>, dir: &Path) -> Result<T> {
     match result {
         Err(error @ UnitsError::Missing { .. }) => {

@@ -62,9 +62,9 @@ fn told_feature(feature: &Feature) -> String {
     format!("re-ranker {gain:+.2}: {} {value:.2}", plain(name, MAX_PART))
 }
 
-/// Adds the lines that explain `part`, each with its indent in spaces, to `into`. Children that
-/// have no grandchildren of their own share the line of `part`. The other children follow on lines
-/// of their own, indented.
+/// Adds the lines that explain `part`, each with its indent in spaces, to `into`. Children without
+/// grandchildren are on the same line as `part`; the other children follow on lines of their own,
+/// indented.
 fn tree_lines(part: &Explanation, indent: usize, into: &mut Vec<(usize, String)>) {
     let (within, below): (Vec<_>, Vec<_>) = part.children.iter().partition(|child| is_flat(child));
     let within: Vec<String> = within.into_iter().map(inline).collect();

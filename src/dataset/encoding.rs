@@ -1,10 +1,11 @@
 //! Detects the encoding of text files, and decodes them to UTF-8 while reading.
 //!
-//! A byte order mark decides. Without a mark, a file is UTF-16 if more than half of the first bytes
-//! at even positions, or more than half of the first bytes at odd positions, are zero. Otherwise
-//! the lines with bytes outside ASCII decide. The file is UTF-8 unless most of these lines are
-//! invalid UTF-8. If most are invalid, the file is Latin-1 if an invalid line has a byte that
-//! cp1252 leaves undefined, else cp1252. Memory use is limited to one buffer.
+//! A byte order mark determines the encoding. Without a mark, a file is UTF-16 if more than half of
+//! the first bytes at even positions, or more than half of the first bytes at odd positions, are
+//! zero. Otherwise the encoding depends on the lines with bytes outside ASCII: the file is UTF-8
+//! unless most of these lines are invalid UTF-8. If most are invalid, the file is Latin-1 if an
+//! invalid line has a byte that cp1252 leaves undefined, else cp1252. Memory use is limited to one
+//! buffer.
 
 use std::{
     fmt,
@@ -58,7 +59,7 @@ impl Encoding {
     }
 
     /// Detects the encoding of a text. Reads the whole text, or only its first bytes if a byte
-    /// order mark or zero bytes decide.
+    /// order mark or zero bytes in them show the encoding.
     ///
     /// # Errors
     /// Any error of reading `text`.

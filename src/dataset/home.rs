@@ -348,8 +348,9 @@ impl Home {
         (last > current).then(|| read_version(name, &path, last)).transpose()
     }
 
-    /// Makes a version of a base current, atomically, and removes the versions before the
-    /// previously current one. Does nothing if that version or a later version is already current.
+    /// Makes a version of a base current, atomically, and removes the versions older than the
+    /// previously current version. Does nothing if that version or a later version is already
+    /// current.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`],
@@ -590,8 +591,8 @@ pub(super) struct Staging {
     pub(super) home: Home,
     pub(super) name: String,
     target: PathBuf,
-    /// Whether to publish the next version of an installed base with that name instead of replacing
-    /// the base. Ignored if the installed base has no index.
+    /// Whether to add the next version to an installed base with the same name instead of replacing
+    /// that base. Ignored if the installed base has no index.
     as_next_version: bool,
     dir: TempDir,
     /// Lock file, locked while this process lives. A staging directory whose file is not locked was
@@ -656,7 +657,8 @@ impl Staging {
         }
     }
 
-    /// Returns the base that [`Staging::publish`] would return, but publishes nothing.
+    /// Returns the base as [`Staging::publish`] would return it as first version, but publishes
+    /// nothing.
     pub(super) fn rehearse(self, record: BaseRecord) -> Base {
         let (name, path) = (self.name, self.target);
         Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }

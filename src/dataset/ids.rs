@@ -15,8 +15,8 @@ use agent_kb::{Kb, NodeId, TypeId};
 /// Maximum number of characters of an id that a message shows.
 const MAX_SHOWN: usize = 60;
 
-/// Nodes of a base during its import, by key. A key is unique within its space. If all types share
-/// their keys, the base is one space; otherwise each node type is a space.
+/// Nodes of a base during its import, by key. A key is unique within its space. If keys are unique
+/// across all types, the base is one space; otherwise each node type is a space.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     nodes: HashMap<[u8; 16], NodeId>,
@@ -278,8 +278,8 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     }
 }
 
-/// Returns the first id of a type, of the first type whose first id begins like `id`, or else of
-/// the first node.
+/// Returns an id that shows what ids look like: of the first ids of all types, the first that
+/// begins with the same character as `id`, otherwise the id of the first node.
 fn key_like<'a>(kb: &'a Kb, id: &str) -> Cow<'a, str> {
     let types = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut firsts = types.filter_map(|kind| Some(kb.key(*kb.nodes_of_type(kind).first()?)));

@@ -53,9 +53,10 @@ pub struct Update {
 /// Phase of an import, with the unit in which its progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading nodes; progress is counted in bytes of the file as stored, once per pass.
+    /// Reading nodes; progress is counted in bytes of the file as stored (once per pass), in tables
+    /// or in nodes.
     Nodes,
-    /// Reading edges; progress is counted in bytes of the file as stored, or in edges.
+    /// Reading edges; progress is counted in bytes of the file as stored, in tables or in edges.
     Edges,
     /// Sorting and writing the graph; progress is counted in edges.
     Graph,
@@ -342,7 +343,7 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Describes the loss of an update; `None` unless it is more than half of the nodes or all
+/// Describes what an update would lose; `None` unless that is more than half of the nodes or all
 /// questions.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);

@@ -39,7 +39,7 @@ const FILLER_TYPE: &str = "unknown";
 /// Maximum size of `dataset.toml`, in bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Imports the directory `source` as base `name` of `home`. An installed base with that name is
-/// replaced, or gets a next version, see [`ImportOptions::as_next_version`].
+/// replaced, or gets a new version, see [`ImportOptions::as_next_version`].
 ///
 /// Calls `on_progress` and checks `stop` several times per second. Memory: 100 MiB, plus about 8 to
 /// 16 bytes per edge and 10 per node; for a node with a key, also 60 bytes plus twice the key's

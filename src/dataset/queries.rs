@@ -24,7 +24,7 @@ use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Maximum size of a query file, in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
-/// Maximum length of a question without the white space around it, in bytes.
+/// Maximum length in bytes of a question, without surrounding white space.
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 /// Name of the file of all queries, except human queries, which have ids of their own.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
@@ -519,7 +519,7 @@ impl QuerySources {
 }
 
 /// Checks the query files that exist and writes normalised copies to the directory `target`. `ids`
-/// also states whether some lines of the imported data yielded no node.
+/// states how answers identify nodes, and whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,

@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 /// Maximum length in bytes of a list item that is joined with others on one line. If a list of
 /// several items has a longer item, each item gets a bullet and a line of its own.
 const LONG_ITEM_BYTES: usize = 80;
-/// Maximum length of a document rendered from a template, in bytes. It equals the maximum length of
-/// a line of a nodes file.
+/// Maximum length in bytes of a document rendered from a template; equals the maximum length of a
+/// line of a nodes file.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 /// Maximum number of placeholders in a template; each placeholder may insert a long field.
 const MAX_PLACEHOLDERS: usize = 1_000;

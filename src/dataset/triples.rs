@@ -31,8 +31,8 @@ use agent_kb::MAX_NODES;
 
 /// Maximum estimated memory for addresses, predicates, names, texts and edges, in bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Estimated memory for holding a predicate, a text or an edge, in addition to the text itself,
-/// in bytes.
+/// Estimated memory in bytes for holding a predicate, a text or an edge, in addition to the text
+/// itself.
 const HELD_OVERHEAD: u64 = 48;
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 /// Last parts of the predicates whose objects are names of nodes, best first.

@@ -1,5 +1,5 @@
 //! Changes single nodes of an installed base: replaces, adds and deletes nodes with their edges, so
-//! that the whole data need not be sent again. The result is the next version of the base.
+//! that unchanged data need not be sent again. The result is the next version of the base.
 //!
 //! ```text
 //! file of nodes    one object per line, as in nodes.jsonl, and optionally "edges":
@@ -37,7 +37,7 @@ use crate::{
 };
 use agent_kb::{Direction, Kb, KbMeta, KbWriter, NodeId, RelationId};
 
-/// Maximum total length of the lines of a file of changes, in bytes; they are held in memory.
+/// Maximum total length in bytes of the lines of a file of changes; the lines are held in memory.
 pub const MAX_CHANGE_BYTES: u64 = 1 << 30;
 /// Remedy for an id that several nodes have.
 const WITH_TYPE: &str = "write the type before it, as in ticket:7";

@@ -140,8 +140,8 @@ pub fn publish(file: NamedTempFile, path: &Path, folder: &Path) -> io::Result<()
 /// target, so that the link stays.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if `path` exists but does not lead to a regular file; the output
-/// would replace a device. Otherwise the error of the operating system.
+/// [`io::ErrorKind::InvalidInput`] if `path` leads to something other than a regular file, such as
+/// a device, which the output would replace. Otherwise the error of the operating system.
 pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -17,7 +17,7 @@ mod linux {
 
     use super::KEPT_BYTES;
 
-    /// Largest page size of the architectures that Linux supports, in bytes.
+    /// Largest page size in bytes of the architectures that Linux supports.
     const PAGE_BYTES: usize = 64 << 10;
 
     pub(super) fn give_back() {

@@ -174,7 +174,7 @@ pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
 
-/// English nouns for people by what they do, as in names of types, separated by spaces.
+/// English nouns for people by their role, as they occur in names of types; separated by spaces.
 const PEOPLE: &str = "\
     author person people user customer employee director actor artist member student scientist \
     researcher player patient inventor tenant staff owner reader borrower librarian driver teacher \
@@ -187,7 +187,7 @@ pub fn is_person(word: &str) -> bool {
     PEOPLE.split(' ').any(|own| own == word)
 }
 
-/// Whether the name of a type, in lower case with underscores, has a noun for people.
+/// Whether the name of a type, in lower case with underscores, contains a noun for people.
 pub fn is_of_people(type_name: &str) -> bool {
     type_name.split('_').any(is_person)
 }

@@ -45,7 +45,8 @@ const STAGE: &str = "ann";
 /// An opened graph for approximate search.
 pub struct AnnIndex {
     arrays: Arrays,
-    /// The node at each place, ascending. Nodes whose vector is zero have no place.
+    /// The nodes of the graph, ascending; a *place* is an index in this array. Nodes whose vector
+    /// is zero are left out.
     nodes: Array<u32>,
     /// Shard `i` has the places `shards[i]..shards[i + 1]`.
     shards: Array<u64>,
@@ -95,7 +96,7 @@ pub(super) fn build(materials: &Materials<'_>, watch: &Watch<'_>, dir: &Path) ->
 }
 
 /// Builds the graph of one shard, which is a range of places. Returns the links of each place of
-/// the shard; a link is a place among the places of all shards.
+/// the shard; a link is the linked place, counted over all shards.
 fn link(
     nodes: &[NodeId],
     shard: Range<usize>,
@@ -211,7 +212,7 @@ impl AnnIndex {
     }
 }
 
-/// Returns the distance between the positions of sampled nodes when there are `n` nodes.
+/// Returns the sampling step: every `step`-th of `n` nodes is sampled.
 fn sample_step(n: usize) -> usize {
     n.div_ceil(SAMPLED).max(1)
 }

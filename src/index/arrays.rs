@@ -1,8 +1,7 @@
 //! Named arrays of numbers in one memory-mapped file.
 //!
-//! The file has the format safetensors: a JSON header with names, types and offsets, then the
-//! arrays. Numbers are little-endian. Opening reads only the header; slices point into the mapped
-//! file.
+//! The file is in safetensors format: a JSON header with names, types and offsets, then the arrays.
+//! Numbers are little-endian. Opening reads only the header; slices point into the mapped file.
 
 use std::{
     fs::File,
@@ -25,7 +24,7 @@ const SEAL: &str = "seal";
 
 /// A number type that arrays may hold.
 pub trait Number: bytemuck::Pod {
-    /// Type of the number in the header of a file.
+    /// The safetensors type of the number.
     const DTYPE: Dtype;
 }
 
@@ -184,7 +183,7 @@ impl Arrays {
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 
-    /// Opens a file; its arrays are mapped, only the header is read.
+    /// Opens a file: reads its header and maps its arrays.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the file cannot be read, [`IndexError::Damaged`] if it is not a file

@@ -9,7 +9,7 @@
 pub struct Bm25 {
     /// Term saturation, at least 0: a larger value gives repeated words more weight.
     pub k1: f32,
-    /// Length normalisation in `0..=1`: 0 ignores the length of a text, 1 divides by it in full.
+    /// Length normalisation in `0..=1`: 0 ignores the length of a text, 1 normalises by it fully.
     pub b: f32,
 }
 

@@ -5,7 +5,7 @@
 //! and summed over the fields before it saturates: `tf = Σ weight * count / (1 - b + b * length /
 //! mean)`. The score is the sum of `idf * tf / (tf + k1)` over the words of the query, without
 //! question words. The weights are fixed when an index is built; docs/lab/2026-11-24-bm25f.md
-//! compares other weights. Weighted counts are stored in sixteenths, like counts of a single text,
+//! compares other weights. Weighted counts are stored as whole sixteenths in place of word counts,
 //! so that a search over the [postings](crate::postings) can skip blocks as usual.
 
 use std::path::Path;
@@ -45,7 +45,7 @@ struct Fields<'a> {
     indexes: [&'a TermIndex; 2],
     /// The stems of both fields, ascending; the position of a stem is its number.
     stems: Vec<&'a str>,
-    /// For each field, the numbers of its stems, by stem id.
+    /// For each field, the positions of its stems in `stems`, by stem id.
     numbers: [Vec<u32>; 2],
 }
 

@@ -124,7 +124,8 @@ pub struct PrecomputedVectors<'a> {
 }
 
 /// Returns the names of the neighbours that are indexed with a node: at most
-/// [`MAX_NAMED_NEIGHBORS`]. Names such as `review-3`, of type and row number, are left out.
+/// [`MAX_NAMED_NEIGHBORS`]. Names that consist of type and row number, such as `review-3`, are left
+/// out.
 pub(super) fn names_of_neighbors(
     kb: &Kb,
     node: NodeId,
@@ -143,7 +144,7 @@ pub(crate) fn is_numbered(kb: &Kb, node: NodeId) -> bool {
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// Whether a node has no name of its own: it is called by its id, or by its type and row number.
+/// Whether a node has no name of its own: its name is its id, or its type and row number.
 pub(crate) fn has_no_name(kb: &Kb, node: NodeId) -> bool {
     is_numbered(kb, node) || kb.has_keys() && kb.key(node) == kb.name(node)
 }

@@ -2,8 +2,8 @@
 //!
 //! Documents of candidates are split into overlapping chunks of at most [`CHUNK_CHARS`] characters;
 //! each chunk has a vector. Row `i` of the matrix is the vector of chunk `i`; chunks are ordered by
-//! node, then by position in the text. The texts of chunks are not stored; they are split again
-//! when needed.
+//! node, then by position in the text. The texts of chunks are not stored; documents are split
+//! again when needed.
 
 use std::path::Path;
 

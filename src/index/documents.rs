@@ -17,10 +17,10 @@ use crate::build::has_no_name;
 
 /// Number of nodes of a type whose names are checked.
 const CHECKED_NAMES: usize = 50;
-/// Maximum number of rows whose texts are part of a document.
+/// Maximum number of rows per relation whose texts are part of a document.
 const MAX_ROWS: usize = 1_000;
-/// Maximum length of a document with the texts of rows, in bytes; a longer text of the node itself
-/// stays whole.
+/// Maximum length in bytes of a document that includes texts of rows; a longer text of the node
+/// itself stays whole.
 const MAX_BYTES: usize = 64 << 10;
 
 /// The rows of one type that belong to the nodes of another type.
@@ -70,7 +70,8 @@ impl Documents {
     }
 }
 
-/// Returns the parts that rows of a type are of other nodes; empty if rows have names or no texts.
+/// Returns how rows of a type belong to nodes of other types; empty if the rows have names or no
+/// texts.
 fn parts(kb: &Kb, rows: TypeId) -> Vec<Part> {
     let nodes = kb.nodes_of_type(rows);
     if nodes.is_empty() || !nodes.iter().take(CHECKED_NAMES).all(|&node| has_no_name(kb, node)) {

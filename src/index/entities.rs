@@ -61,12 +61,13 @@ const MAX_EXACT_WORDS: usize = 32;
 /// Maximum number of entries whose covered share is computed for one query; entries of the rarest
 /// stems come first.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// A stem that more entries than this contain is not tried as the correction of a query word that
+/// A stem that occurs in more entries than this is not tried as the correction of a query word that
 /// itself occurs in names.
 const MAX_TYPO_ENTRIES: usize = 2_000;
 /// Number of entries or nodes processed between two calls of `go_on`.
 const ENTRIES_AT_ONCE: usize = 256;
-/// Stems in fewer entries than this have a precomputed inverse document frequency; most stems do.
+/// Stems in fewer entries than this, which are most stems, have a precomputed inverse document
+/// frequency.
 const CACHED_IDFS: usize = 4_096;
 /// Minimum number of letters of a word that may match with one edit. Also the minimum total number
 /// of letters of words that match a name with other word boundaries.
@@ -87,7 +88,7 @@ const ACRONYM_STRENGTH: f32 = 0.6;
 /// Strength of a name or stem that matches with other word boundaries, relative to equal
 /// boundaries.
 const PARTED_STRENGTH: f32 = 0.9;
-/// Strength of a name that matches in other word forms, relative to the same words.
+/// Strength of a name that matches only by stems, relative to one that matches word for word.
 const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem matched as the correction of a query word that itself occurs in a name.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
@@ -105,9 +106,9 @@ const ORDERED: usize = 64;
 /// Maximum number of texts whose linked nodes are cached; with the two limits below, the cache
 /// takes at most 26 MB.
 const MAX_CACHED_TEXTS: usize = 32;
-/// Maximum size of a text whose linked nodes are cached, in bytes.
+/// Maximum size in bytes of a text whose linked nodes are cached.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
-/// Maximum number of linked nodes of a text whose linked nodes are cached.
+/// Linked nodes of a text are cached only if there are at most this many.
 const MAX_CACHED_NODES: usize = 100_000;
 
 /// Index of the names, aliases, identifiers and acronyms of all nodes, for entity linking.

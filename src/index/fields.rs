@@ -5,7 +5,8 @@
 //! Fields are the name, the type if there are several candidate types, every field of the details,
 //! and for each relation and direction the names of the neighbours (mFAR: Li et al. 2024, section
 //! 3). Each field is one file of [`postings`](crate::postings) over stems; text `i` belongs to the
-//! field's `i`-th node in the table of fields. [`FieldVectors`] has a vector of each field instead.
+//! field's `i`-th node in the table of fields. [`FieldVectors`] holds vectors of the fields
+//! instead.
 
 mod table;
 mod vectors;

@@ -1,4 +1,4 @@
-//! The languages of a base: the declared ones, or else the detected languages of a sample of its
+//! The languages of a base: those that it declares, or else those detected in a sample of its
 //! texts.
 //!
 //! Detection uses letter trigrams (`whatlang`) on pieces of about [`PIECE_LETTERS`] characters,

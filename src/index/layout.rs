@@ -121,8 +121,8 @@ fn gather(
     Ok(())
 }
 
-/// The record of a part, which has the digests of the files of the part; records of older versions
-/// have none.
+/// The record of a part. It holds the digests of the part's files; records of older versions have
+/// no digests.
 pub(super) trait Record: Clone + Serialize + DeserializeOwned {
     /// Name of the part.
     const PART: &str;
@@ -325,7 +325,7 @@ pub enum Part {
     /// A vector of each field of each node.
     #[serde(rename = "field-vectors")]
     FieldVectors,
-    /// A query language over all nodes.
+    /// Search in all nodes with a query language.
     Query,
 }
 
@@ -354,7 +354,7 @@ impl Part {
         }
     }
 
-    /// Syntax of the suffix of the part's name in a request to build it; empty for most parts.
+    /// Suffix that may follow the part's name in a request to build it; empty for most parts.
     pub(super) fn value(self) -> &'static str {
         if self == Self::Colbert { "=DIR" } else { "" }
     }
@@ -453,7 +453,8 @@ impl Staging {
     }
 }
 
-/// Removes leftovers of killed builds from an index directory; does nothing without the directory.
+/// Removes leftovers of killed builds from an index directory; does nothing if there is no such
+/// directory.
 pub fn remove_leftovers(index: &Path) {
     let _turn = locked(index);
     let entries = fs::read_dir(index).into_iter().flatten().flatten();

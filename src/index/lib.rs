@@ -14,12 +14,12 @@
 //!   record.json        version, fingerprints, embedder, optional parts; written last
 //!   vectors            one embedding per node                              (vectors)
 //!   model              the built-in embedder, trained on the base
-//!   queries            vectors of queries, with imported vectors of nodes
+//!   queries            imported vectors of queries, if the vectors are imported
 //!   ann/ multi/ late/  optional parts                                      (parts)
 //!   colbert/           optional: tokens by a ColBERT checkpoint            (late)
 //!   fields/            optional: text search by field                      (fields)
 //!   field-vectors/     optional: a vector of each field of each node       (fields)
-//!   query/             optional: a query language over all nodes           (query)
+//!   query/             optional: search with a query language              (query)
 //! ```
 //!
 //! A change of the embedder replaces `vectors/` and keeps `words/`.

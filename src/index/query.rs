@@ -63,7 +63,7 @@ const NUMBERS: &str = "amounts";
 const WORDS: &str = "words";
 /// Name of the file with the sizes and digests of tantivy's files.
 const FILES: &str = "files";
-/// Length of a digest in hexadecimal, in bytes.
+/// Length in bytes of a hexadecimal digest.
 const DIGEST: usize = 64;
 /// Memory that tantivy's writer may use, in bytes.
 const WRITER_BYTES: usize = 128 << 20;

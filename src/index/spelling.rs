@@ -31,8 +31,8 @@ const MIN_TEXTS: usize = 2;
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
-/// Maximum number of equally near words among which the other words of a query decide. If there are
-/// more, only the most frequent are considered.
+/// Maximum number of known words, equally near to a misspelled one, among which the other words of
+/// the query decide. If there are more, only the most frequent are considered.
 const MAX_NEAREST: usize = 8;
 /// Maximum number of words whose nearest words are cached; a full cache is cleared.
 const MAX_CACHED: usize = 4_096;
@@ -113,7 +113,7 @@ impl Spelling {
 }
 
 /// Finds the known words nearest to `word`, all equally near: the [`MAX_NEAREST`] most frequent,
-/// most frequent first, ties by alphabet. Empty if no known word is near enough.
+/// most frequent first, ties in alphabetical order. Empty if no known word is near enough.
 fn nearest(postings: &Postings, word: &str) -> Vec<String> {
     let errors = if word.len() >= MIN_LETTERS_FOR_TWO { 2 } else { 1 };
     let (letters, Some(first)) = (letter_set(word), word.get(..1)) else { return Vec::new() };

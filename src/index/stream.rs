@@ -69,7 +69,7 @@ pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
         && words.bounds.is_sorted();
     match ends && words.iter().all(|word| str::from_utf8(word).is_ok()) {
         true => Ok(words),
-        false => Err(invalid_data("words are not UTF-8")),
+        false => Err(invalid_data("words have wrong bounds or are not UTF-8")),
     }
 }
 

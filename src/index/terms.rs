@@ -1,11 +1,11 @@
 //! Forward index: the stems of each node's text, for BM25 scores of single nodes.
 //!
 //! Programs rank small sets of nodes, not the whole base, so a node is scored from its own entries:
-//! O(length of its document), without reading postings. The file has five arrays. `bounds`
+//! O(length of its document), without reading postings. The file has these arrays: `bounds`
 //! `[n + 1]` holds the range of each node in `entries`. An entry is
 //! `stem id << 8 | min(count, 255)`; the entries of a node ascend. `lengths` `[n]` is the number of
-//! stems of each text, `vocabulary` all stems, ascending, and `frequencies` the number of texts
-//! with each stem.
+//! stems of each text and `mean_length` their mean. `vocabulary` and `vocabulary_bounds` hold all
+//! stems, ascending, and `frequencies` the number of texts with each stem.
 
 use std::{
     fs::File,
@@ -31,7 +31,7 @@ const COUNT_BITS: u32 = 8;
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
 /// Maximum number of words whose stems are cached during a build; a full cache is cleared.
 const MAX_KEPT_WORDS: usize = 1 << 20;
-/// Size of the buffer for writing and reading the temporary file of entries, in bytes.
+/// Size in bytes of the buffer for writing and reading the temporary file of entries.
 const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The forward index of one text per node.

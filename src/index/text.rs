@@ -201,8 +201,9 @@ impl TextIndex {
         }
     }
 
-    /// Creates the collection of one part of the text of all nodes of these types, to search it
-    /// without influence of other nodes; `None` for a field that the base does not have. O(nodes).
+    /// Creates the collection of one part of the text of all nodes of these types, which is
+    /// searched independently of other nodes; `None` for a field that the base does not have.
+    /// O(nodes).
     pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {
         Some(self.parts.get(part.place())?.collection(self.mask(types)))
     }

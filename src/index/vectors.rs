@@ -17,8 +17,8 @@
 //! | --- | --- | --- | --- |
 //! | `vectors` | F32 or F16 | `[n, dim]` | the rows |
 //! | `padding` | U8 | `[0..64]` | zeros |
-//! | `centre` | F32 | `[dim]`, to a multiple of 16 | mean of the rows, then zeros |
-//! | `codes` | U8 | `[n / 64, 64 (stride + 12)]` | blocks of 64 coded rows; `stride` is `dim` to a multiple of 64 |
+//! | `centre` | F32 | `[dim]`, padded to a multiple of 16 | mean of the rows, then zeros |
+//! | `codes` | U8 | `[n / 64, 64 (stride + 12)]` | blocks of 64 coded rows; `stride` is `dim` padded to a multiple of 64 |
 //!
 //! Metadata: `format` (this version writes `2`), `embedder` (fingerprint of the model, empty if
 //! none), `checksum` and `codes` (BLAKE3 of rows and of codes). Files are written to a temporary
@@ -56,7 +56,8 @@ use agent_kb::{NodeId, Ranking};
 pub const HEADER_BYTES: usize = 2048;
 /// Maximum number of values in a row; more than any known text embedding has.
 pub const MAX_DIM: usize = 16_384;
-/// Maximum length of an embedder's fingerprint, in bytes, so that the header keeps its size.
+/// Maximum length in bytes of an embedder's fingerprint; limited because the header has a fixed
+/// size.
 pub const MAX_FINGERPRINT_BYTES: usize = 256;
 
 /// The version of the file format that this program writes and reads.
@@ -416,8 +417,8 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A score with the total order of [`f32::total_cmp`], NaN included: bits that, compared as whole
-/// numbers, have the order of the scores.
+/// A score in the total order of [`f32::total_cmp`], NaN included; stored as bits that, compared as
+/// integers, have this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score(u32);
 

@@ -19,8 +19,9 @@ pub const STAND_IN: System = System::Hybrid;
 const PATH_BOUNDS: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
 /// Answers a query with at most `k` nodes in the requested detail. The answer also holds the
-/// understood parts of the question and the time of each stage, in milliseconds. If a program of
-/// the system fails or is late, [`STAND_IN`] answers, and [`Answer::stand_in`] holds the reason.
+/// analysis of the question and the duration in milliseconds of each stage. If a program of the
+/// system fails or exceeds its time limit, [`STAND_IN`] answers, and [`Answer::stand_in`] holds the
+/// reason.
 ///
 /// # Errors
 /// Errors of the system other than the failure of a program, and errors of the stand-in.
@@ -55,7 +56,8 @@ pub fn answer(
     Ok(answer)
 }
 
-/// Answers with `retriever`, or with [`STAND_IN`] if a program of `retriever` fails or is late.
+/// Answers with `retriever`, or with [`STAND_IN`] if a program of `retriever` fails or exceeds its
+/// time limit.
 fn answer_or_stand_in(
     base: &Arc<IndexedBase>,
     retriever: &dyn Retriever,

@@ -217,9 +217,9 @@ impl SearchRankings {
     }
 }
 
-/// Whether a query has a marked name of nodes whose type is neither a candidate type nor linked to
-/// one, such as the institution of a paper's author. Word search does not cover such names: it
-/// searches only documents and names of neighbours.
+/// Whether a query has a marked name all of whose nodes have a type that is neither a candidate
+/// type nor linked to one, such as the institution of a paper's author. Word search does not cover
+/// such names: it searches only documents and names of neighbours.
 fn names_far_node(base: &IndexedBase, query: &str) -> bool {
     let candidates = base.kb.candidate_types();
     let mut near: BTreeSet<TypeId> = candidates.iter().copied().collect();
@@ -363,8 +363,8 @@ impl QueryContext {
         Ok(Self { found, features, conditions, reading, asked })
     }
 
-    /// Removes the conditions of a query that a model has read, because the model states its own.
-    /// Keeps them if the query is a plain question.
+    /// Removes the conditions of the query, because those in the model's reading of the query
+    /// replace them. Keeps them if the query is a plain question.
     pub(super) fn without_conditions(mut self) -> Self {
         if self.reading.is_none() {
             self.conditions = self.conditions.cleared();

@@ -31,7 +31,7 @@ pub const READ_REQUESTS: RequestBounds =
     RequestBounds { role: ROUTER_ROLE, prompt: PROMPT, later: None, min: 1, max: 2 };
 /// Maximum number of entities of a reading.
 const MAX_ENTITIES: usize = 4;
-/// Maximum number of names of an entity in a reading.
+/// Maximum number of names in a reading: entities that the prompt does not list.
 const MAX_NAMES: usize = 4;
 /// Maximum number of known answers of a reading.
 const MAX_ANSWERS: usize = 5;
@@ -54,7 +54,7 @@ const MAX_SHOWN_RELATIONS: usize = 60;
 const MAX_VALUES: usize = 4;
 /// Maximum length in characters of the relations of an entity in the prompt.
 const ENTITY_CHARS: usize = 400;
-/// Maximum length of one text in a reading, in characters.
+/// Maximum length in characters of one text in a reading.
 const MAX_CHARS: usize = 200;
 /// Maximum number of nodes linked to one name.
 const BEARERS: usize = 2;
@@ -317,7 +317,7 @@ pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     given.combine(&own, Combine::Sum).ranking()
 }
 
-/// Returns the target type, or all candidate types without one.
+/// Returns the target type, or all candidate types if there is none.
 fn target_types(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
 }

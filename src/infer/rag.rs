@@ -42,7 +42,7 @@ pub const ANSWER_ROLE: RoleSpec = RoleSpec {
 
 /// Maximum number of nodes from which an answer is written.
 pub const MAX_NODES: usize = 10;
-/// Maximum length of a node's document in a request, in characters.
+/// Maximum length in characters of a node's document in a request.
 const DOCUMENT_CHARS: usize = 1_200;
 /// Maximum number of sentences of an answer.
 const MAX_SENTENCES: usize = 10;

@@ -51,13 +51,13 @@ const MAX_CALLS: usize = 30;
 const CALLS_PER_TURN: usize = 5;
 /// Default number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
-/// Maximum length of the document of a shortlist node in the prompt, in characters.
+/// Maximum length in characters of a shortlist node's document in the prompt.
 const SHOWN_CHARS: usize = 300;
 /// Maximum number of nodes that the model may name.
 const MAX_NAMED: usize = 100;
 /// Maximum number of nodes or items of a result in a prompt.
 const SHOWN_ITEMS: usize = 20;
-/// Maximum length of a result in a prompt, in characters.
+/// Maximum length in characters of a result in a prompt.
 const RESULT_CHARS: usize = 2_000;
 /// Suffix of a cut text.
 const CUT: &str = " [cut]";
@@ -267,8 +267,8 @@ fn prompt_error(error: PromptError) -> RetrieveError {
     failed(&error.to_string())
 }
 
-/// Calls the tool named `name`. If several tools have that name, calls the first whose arguments
-/// accept the values.
+/// Calls the tool named `name`. If several tools have that name, calls the first whose parameters
+/// accept the arguments.
 fn call_tool(
     session: &mut Session,
     name: &str,
@@ -424,7 +424,7 @@ impl Retriever for React {
             let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
             let judgement = match (place(&named), place(&shortlist)) {
                 (Some(at), _) => Explanation::new("named as answer", at + 1),
-                (None, Some(at)) => Explanation::new("not named; rank of the shortlist", at + 1),
+                (None, Some(at)) => Explanation::new("not named; rank in the shortlist", at + 1),
                 (None, None) => Explanation::new("not named", Cell::Empty),
             };
             let steps = steps.iter().map(|step| {

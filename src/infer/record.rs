@@ -16,7 +16,7 @@ use agent_retrieve::{
 /// An answer as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnswerRecord<'a> {
-    /// Whether the question names an entity, type or relation of the base.
+    /// Whether the question certainly names an entity of the base.
     pub recognised: bool,
     /// The categories that answered, most probable first.
     pub route: Vec<WayRecord<'a>>,
@@ -30,7 +30,7 @@ pub struct AnswerRecord<'a> {
     pub cutoff: Option<usize>,
     /// Expected quality of the nodes up to the cut-off; `None` if there is no cut-off.
     pub expected: Option<Expected>,
-    /// The understood parts of the question.
+    /// How the question was understood.
     pub understood: UnderstoodRecord<'a>,
     /// Why the stand-in system answered; `None` if the requested system did.
     pub stand_in: Option<&'a str>,
@@ -118,7 +118,7 @@ pub struct StepRecord<'a> {
     pub direction: Option<&'static str>,
 }
 
-/// The understood parts of a question.
+/// How a question was understood.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnderstoodRecord<'a> {
     /// Entities that the question names.

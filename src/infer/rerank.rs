@@ -42,19 +42,20 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
 const STAGES: usize = 3;
 /// Default number of candidates that are scored by the end of each stage.
 const SCORED: [usize; STAGES] = [10, 20, 50];
-/// For each stage after the first: the best score so far at which the stage is skipped.
+/// For each stage after the first: the stage is skipped if a node has at least this score.
 const ENOUGH: [f32; STAGES - 1] = [0.9, 0.8];
 /// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
 /// Maximum number of requests for one batch of candidates: the first request, its repair, and one
 /// more request.
 const MAX_TRIES: usize = 3;
-/// Request bounds for one shortlist: one batch for the first 10 candidates; at most five batches
-/// for 50, each with all tries.
+/// Request bounds for one shortlist: at least one batch, for the first 10 candidates; at most five
+/// batches, for 50 candidates, with at most three requests each.
 pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
-/// Difference between the scores of nodes to which the model gives the same score.
+/// Minimum difference between the scores of consecutive nodes, also if the model scores them
+/// equally.
 const TIE: f32 = 1e-6;
-/// Maximum length of a candidate's document in a request, in characters.
+/// Maximum length in characters of a candidate's document in a request.
 const DOCUMENT_CHARS: usize = 1_200;
 /// Name of the prompt.
 const PROMPT: &str = "rerank/score";
@@ -124,7 +125,7 @@ struct ScoredShortlist {
 }
 
 impl Rerank {
-    /// Creates a retriever that reranks the shortlists of another one over the same base.
+    /// Creates a retriever that reranks the shortlists of another retriever over the same base.
     pub fn new(
         base: Arc<IndexedBase>,
         shortlist: Box<dyn Retriever>,

@@ -24,7 +24,7 @@ const NAMED: usize = 8;
 /// Maximum length in characters of the relations of a judged node and its entities; the first line
 /// is always shown.
 pub(super) const RELATION_CHARS: usize = 800;
-/// Maximum total length, in characters, of the relations that are listed without their neighbours.
+/// Maximum total length in characters of the relations that are listed without their neighbours.
 const FURTHER_CHARS: usize = 400;
 /// A node with at least this number of neighbours over one relation and direction is a hub. Links
 /// through hubs, such as a venue or a colour, are not informative.
@@ -35,7 +35,7 @@ const MAX_NEIGHBORS: usize = 20_000;
 const MAX_LINKS: usize = 12;
 /// Maximum number of links between a candidate and one entity.
 const LINKS_TO_ONE: usize = 4;
-/// Text that follows the strength of an entity that a model read in the query.
+/// Text that follows the strength of an entity that a language model found in the query.
 const READ: &str = ", which the query was read to mean";
 /// Maximum length of a name in characters.
 const NAME_CHARS: usize = 100;
@@ -46,7 +46,7 @@ pub(super) struct Entity {
     /// Other nodes of the same type and name, to which the query may also refer.
     pub(super) namesakes: Vec<NodeId>,
     pub(super) strength: f32,
-    /// Whether a language model read the entity in the query.
+    /// Whether a language model found the entity in the query.
     is_read: bool,
     /// Neighbours of `node` by relation and direction; each list ascending by id.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
@@ -63,8 +63,8 @@ impl Entity {
     }
 }
 
-/// Entities of a query: first the entities that a model read in it, then by descending strength,
-/// ties by ascending id. Nodes of the same type and name are one entity.
+/// Entities of a query: first those that a language model found in it, then the others by
+/// descending strength, ties by ascending id. Nodes of the same type and name are one entity.
 pub(crate) struct LinkedEntities<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
@@ -165,7 +165,8 @@ impl<'a> LinkedEntities<'a> {
         linked
     }
 
-    /// Whether an entity has the type and name of a node; adds the node to that entity.
+    /// Whether an entity has the type and name of a node; if so, adds the node to the namesakes of
+    /// this entity.
     fn has_name_of(&mut self, node: NodeId) -> bool {
         let kb = &self.base.kb;
         let named = |of: NodeId| (kb.node_type(of), kb.name(of));
@@ -177,7 +178,8 @@ impl<'a> LinkedEntities<'a> {
         true
     }
 
-    /// Puts entities that a model read in the query first; at most [`MAX_ENTITIES`] in total.
+    /// Puts the entities that a language model found in the query first; at most [`MAX_ENTITIES`]
+    /// in total.
     pub(super) fn with(mut self, read: &[(NodeId, f32)]) -> Self {
         let mut linked = Self { base: self.base, entities: Vec::new() };
         for &(node, strength) in read {

@@ -22,11 +22,11 @@ pub enum Ablation {
     Cache,
     /// Improvement of programs by the operators of the search actor, such as adding a metapath.
     Mutation,
-    /// The comparator of the llm actor. Without the comparator, a model improves a program from the
-    /// program's score and earlier attempts alone.
+    /// The comparator of the llm actor. Without the comparator, a model improves a program without
+    /// advice and execution traces, from the program's score and earlier attempts.
     Comparator,
-    /// Improvement of programs by a model. Without these steps, the model's first programs are only
-    /// repaired until they run, neither revised nor rewritten.
+    /// Steps in which a model improves programs. Without these steps, the model's first programs
+    /// are only repaired until they run, neither revised nor rewritten.
     Steps,
     /// The questions about relations that a model writes. Without them, the lexicon has only
     /// general English questions.

@@ -14,8 +14,8 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_retrieve::eval::statistics::randomization_p;
 
-/// Minimum gain of a change in summed reciprocal rank on the training queries of its category
-/// ([`wording::gain`]): the gain of one more correct first answer.
+/// Minimum gain for which a change is accepted, in summed reciprocal rank on the training queries
+/// of its category ([`wording::gain`]): the gain of one more correct first answer.
 pub(super) const MIN_GAIN: f64 = 1.0;
 
 /// Outcome of testing a change, as the journal stores it.
@@ -40,7 +40,7 @@ pub struct Decision {
     #[serde(default)]
     pub gain: f64,
     /// Two-sided p-value of the paired randomisation test on the reciprocal ranks; not a proof,
-    /// because the change was made on the same queries.
+    /// because the change was chosen on the same queries.
     pub p: f64,
     /// E-value against the hypothesis that the change does not improve the mean reciprocal rank;
     /// see [`EValue::e`].

@@ -16,7 +16,8 @@ use agent_tools::{FEEDBACK, registry};
 /// Maximum number of requests that one program run may send to the language model during
 /// optimization; a bundle's programs may send more.
 pub const REQUESTS_PER_RUN: u64 = 4;
-/// Maximum number of tokens of all language-model requests of one program run during optimization.
+/// Maximum total number of tokens of the language-model requests that one program run sends during
+/// optimization.
 pub const TOKENS_PER_RUN: u64 = 40_000;
 /// Number of program runs on training queries that may ask a language model, in one optimizer run.
 const TRAINING_RUNS: usize = 100;
@@ -29,7 +30,7 @@ pub fn max_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// Name of the tool function that asks a model with every method except [`FEEDBACK`].
+/// Name of the tool function that asks a model unless its method is [`FEEDBACK`].
 const BY_METHOD: &str = "expand";
 
 /// Whether a program's source names a function that would ask a language model; never true for

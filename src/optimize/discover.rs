@@ -136,9 +136,8 @@ pub fn shortlist(
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
 
-/// The best scores that the metapaths of a plan can reach on some queries, if all reached nodes
-/// were ranked perfectly. A program can exceed these scores, because text search finds further
-/// nodes.
+/// The scores that the metapaths of a plan would have on some queries if all reached nodes were
+/// ranked perfectly. A program can exceed these scores, because text search finds further nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Number of queries over which the scores are averaged.

@@ -1,6 +1,6 @@
-//! Builds a bundle from the best baseline, for runs whose programs are clearly worse than it, or
-//! equal to it. The bundle has one program for all queries, which ranks like the baseline. The
-//! bundle's provenance names the baseline.
+//! Builds a bundle from the best baseline, for runs whose programs are clearly worse than this
+//! baseline or equal to it. The bundle has one program for all queries, which ranks like the
+//! baseline. The bundle's provenance names the baseline.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const DEPTH: usize = 1_000;
 pub const FUSION: Fusion = Fusion::of_scores(1, false);
 
 /// Returns a program that ranks like the baseline with this name, such as `bm25`; `None` if the
-/// name is unknown or the baseline is weighted.
+/// name is unknown or the baseline is [`System::Weighted`].
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
     let types = literals(base.kb.searched_types().iter().map(|&kind| base.kb.type_name(kind)));

@@ -45,8 +45,8 @@ impl ForeignCheck {
         Self { n_nodes, limits: Limits::default(), dropped: Mutex::default() }
     }
 
-    /// Returns the maximum encoded size, in bytes, of a unit with `queries` queries. A query takes
-    /// 4 bytes for the length of its ranking, and 8 bytes (node and score) for each ranked node.
+    /// Returns the maximum encoded size in bytes of a unit with `queries` queries. A query takes 4
+    /// bytes for the length of its ranking, and 8 bytes (node and score) for each ranked node.
     pub fn max_bytes(&self, queries: usize) -> u64 {
         (queries * (4 + 8 * self.limits.max_answers)) as u64
     }

@@ -32,14 +32,14 @@ use agent_infer::{
 use agent_kb::NodeId;
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 
-/// L2 penalties of the router to choose from, by cross-validation on training queries.
+/// L2 penalties of the router, of which cross-validation on training queries chooses the best.
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
-/// Number of the random generator's stream that draws the folds of validation queries.
+/// Number of the random generator's stream from which the folds of validation queries are drawn.
 const FOLD_STREAM: u64 = 4 << 40;
 /// Name of the only router feature of every query if the router is disabled.
 const ALWAYS: &str = "always";
-/// Number of standard errors by which another fusion must be better than the one with the re-ranker
-/// to be selected.
+/// Another fusion is selected only if it is better than the fusion with the re-ranker by more than
+/// this number of standard errors.
 const CLEARLY: f64 = 1.0;
 /// Number of nodes that a baseline ranks per query.
 const BASELINE_DEPTH: usize = 1_000;
@@ -369,8 +369,8 @@ fn joined_ranks(
     Ok(ranks_of(run, &run.validation, &joined?))
 }
 
-/// Joins the rankings of members for each query of a pool. `parts` returns the rankings for the
-/// query at a position.
+/// Joins the rankings of members for each query of a pool. `parts` returns the members' rankings
+/// for the query at a position.
 fn join_all<'a>(
     run: &Run<'_>,
     pool: &Pool,
@@ -384,7 +384,8 @@ fn join_all<'a>(
     pool.queries.par_iter().enumerate().map(joined).collect()
 }
 
-/// Returns the reciprocal rank of each ranking; the rankings are those of all queries of a pool.
+/// Returns the reciprocal rank of each of `rankings`, which has one ranking for each query of a
+/// pool.
 fn ranks_of(run: &Run<'_>, pool: &Pool, rankings: &[Ranking]) -> Vec<f32> {
     let rank = |(labelled, ranking): (&LabelledQuery, &Ranking)| {
         run.trials.runtime.reciprocal_rank(ranking, &labelled.answers)
@@ -422,9 +423,9 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Selects all members if together they are better than the first member on the validation
-    /// queries in `queries` (positions), otherwise the first member alone. Each member has the
-    /// fusion that [`MemberEvaluation::select`] chooses.
+    /// Selects all members if together they have a higher mean reciprocal rank than the first
+    /// member on the validation queries at the positions `queries`, otherwise the first member
+    /// alone. Each member has the fusion that [`MemberEvaluation::select`] chooses.
     fn new(
         members: &'a [MemberEvaluation],
         run: &Run<'_>,

@@ -12,8 +12,9 @@ pub(super) const GATE_SIZE: usize = 25;
 /// Number of the random generator's stream from which gates are drawn.
 const GATE_STREAM: u64 = 5 << 40;
 
-/// Draws the gate from a category's training queries, given as positions in `pool`, and returns its
-/// positions, ascending. The share of quoted queries in the gate is that of the category.
+/// Draws the gate from a category's training queries, given as positions in `pool`, and returns the
+/// positions of its queries, ascending. The gate has the same share of quoted queries as the
+/// category.
 pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<usize> {
     if queries.len() <= GATE_SIZE {
         return queries.to_vec();

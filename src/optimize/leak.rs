@@ -15,7 +15,7 @@ const MIN_LETTERS: usize = 4;
 /// Minimum number of digits of a node id that can be a leak; shorter numbers are common in
 /// programs.
 const MIN_ID_DIGITS: usize = 3;
-/// Maximum number of words of an answer's name that is detected in a literal.
+/// An answer's name with more words than this is not detected in literals.
 const MAX_NAME_WORDS: usize = 12;
 /// If there are fewer known queries than this, no word counts as rare.
 const MIN_QUERIES: usize = 20;

@@ -58,8 +58,8 @@ fn phrasing(base: &IndexedBase, metapath: &str, questions: &[String]) -> Phrasin
 }
 
 /// Returns the phrasings of the lexicon, ascending by metapath: from `written` (a model's
-/// questions, by the text of the metapath) and, if the base has English texts, from the general
-/// English questions.
+/// questions, keyed by the text of the metapath) and, if the base has English texts, from the
+/// general English questions.
 pub(crate) fn phrasings(
     base: &IndexedBase,
     mut written: BTreeMap<String, Vec<String>>,

@@ -102,7 +102,7 @@ use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
 use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
-/// Size of the cache of tool calls, in bytes.
+/// Size in bytes of the cache of tool calls.
 const CACHE_BYTES: usize = 2 << 30;
 /// Name of the frozen bundle's file in the run's directory.
 pub const BUNDLE_FILE: &str = "bundle.json";

@@ -25,7 +25,7 @@ const LINKED_ENTITIES: usize = 4;
 const MIN_LINK: f32 = 0.12;
 /// Maximum number of described entities of each type per query; the best matches are kept.
 const SEARCHED_ENTITIES: usize = 5;
-/// Maximum number of answers to a query that are mined; the first ones are used.
+/// Maximum number of answers to a query that are mined; the first answers are used.
 const MAX_ANSWERS: usize = 20;
 /// Maximum number of neighbours per node that are joined; further neighbours of hubs are not
 /// informative.
@@ -40,8 +40,8 @@ pub const MAX_HOPS: usize = 3;
 /// Minimum strength of the link to an entity from which metapaths of three steps are mined, in
 /// `0..=1`.
 const MIN_LONG_LINK: f32 = 0.5;
-/// When metapaths of three steps are mined, a node with more neighbours than this by one step is a
-/// hub, and the step is not followed.
+/// When metapaths of three steps are mined, a step from a node is not followed if it leads to more
+/// neighbours than this: the node is then a hub.
 const MAX_HUB: usize = 500;
 /// Maximum number of second edges that are followed from an entity when metapaths of three steps
 /// are mined.
@@ -149,8 +149,8 @@ pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     linked
 }
 
-/// Possible steps from nodes of each type, by type id: every relation in each direction in which it
-/// has edges there, and in [`Direction::Any`] if the relation connects nodes of one type.
+/// Possible steps from nodes of each type, by type id: every relation in each direction in which
+/// these nodes have edges, and in [`Direction::Any`] if the relation connects nodes of one type.
 struct Steps(Vec<Vec<Step>>);
 
 impl Steps {

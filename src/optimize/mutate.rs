@@ -149,8 +149,8 @@ fn taken(plan: &Plan, branches: Vec<Branch>, change: &str) -> Vec<(Plan, String)
     children
 }
 
-/// Returns branches for the mined metapaths to the plan's target type that the plan lacks, at most
-/// [`ADDED_METAPATHS`], the most informative on the category's queries first.
+/// Returns branches for mined metapaths that lead to the plan's target type and that the plan
+/// lacks: at most [`ADDED_METAPATHS`], the most informative on the category's queries first.
 fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     let lacks = |metapath: &Metapath| {
         let is_same =
@@ -183,8 +183,8 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
 }
 
 /// Returns the plans that combine as many metapaths of both parents as a plan may have. From each
-/// parent, they have at least one metapath that the other parent lacks. The linked entities of a
-/// metapath that both parents have are found as in `plan`.
+/// parent, they have at least one metapath that the other parent lacks. If both parents have a
+/// metapath, its linked entities are found as in `plan`.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));

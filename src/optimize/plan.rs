@@ -26,11 +26,11 @@ const SEARCHED: usize = 200;
 /// Prefix of variables that hold entities linked by name or by description.
 const LIKELY: &str = "likely_";
 
-/// Maximum length, in bytes, of the word for a branch in a program, such as `author`. The parameter
-/// with the branch's weight is named `w_` and this word.
+/// Maximum length in bytes of the word for a branch in a program, such as `author`. The parameter
+/// with the branch's weight is named `w_` followed by this word.
 const WORD_BYTES: usize = PARAM_NAME_BYTES - 2;
-/// Words that a branch must not have, because other parameters have them, such as `text` in
-/// `w_text`.
+/// Words that must not name a branch, because the names of other parameters contain them, such as
+/// `text` in `w_text`.
 const NO_WEIGHTS: [&str; 7] = ["both", "search", "text", "cover", "names", "meaning", "itself"];
 
 /// Names that variables must not have: the arguments of `retrieve`, and keywords of Rhai.

@@ -26,8 +26,8 @@ use agent_infer::bundle::{
 };
 use agent_kb::NodeId;
 
-/// Minimum number of questions from which a phrasing is learned. A word is part of the phrasing
-/// only if at least as many of these questions contain the word.
+/// Minimum number of questions from which a phrasing is learned. Also the minimum number of these
+/// questions that must contain a word for the word to be part of the phrasing.
 const MIN_QUESTIONS: u32 = 2;
 /// Maximum number of metapaths per name from which readings are built; the shortest are used.
 const MAX_METAPATHS: usize = 24;

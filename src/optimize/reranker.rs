@@ -19,15 +19,15 @@ use agent_kb::NodeId;
 /// further the weights move from the prior.
 const PRIOR_STRENGTH: f64 = 1.0;
 /// Prior weights of [`FEATURES`]: means of weights that were trained without a prior on the
-/// training queries of three bases (products, papers, biomedicine), and 0 where a mean was negative
-/// for a feature that speaks for a node. No feature is specific to a base.
+/// training queries of three bases (products, papers, biomedicine), and 0 where the mean was
+/// negative for a feature that counts in a node's favour. No feature is specific to a base.
 const PRIOR: Row = [
     1.2, 0.8, 1.8, 1.4, 0.1, 0.9, 0.0, 0.7, 0.8, 0.0, 0.3, 1.8, 0.1, 0.0, -2.3, 2.1, 1.9, 2.0, 1.0,
     -0.5,
 ];
 
-/// Features that may speak against a node. The others speak for it, so their weights are not
-/// negative: with few queries, a node could otherwise be rewarded for matching less.
+/// Features that may count against a node. The others count in its favour, so their weights are not
+/// negative: with few training queries, a node could otherwise be rewarded for matching less.
 const EITHER: [&str; 3] = ["named itself", "number of neighbours", "length"];
 
 /// One value per feature of a node, in the order of [`FEATURES`].

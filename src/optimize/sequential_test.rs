@@ -27,7 +27,8 @@ use agent_kb::distinct;
 /// Number of queries in the first batch of a sequential test; each further batch doubles the number
 /// of tested queries.
 const FIRST_BATCH: usize = 4;
-/// Number of the random generator's stream that orders the queries of a sequential test.
+/// Number of the random generator's stream from which the order of the queries of a sequential test
+/// is drawn.
 const TEST_STREAM: u64 = 3 << 40;
 /// Maximum number of sequential tests in one run directory.
 const MAX_TESTS: usize = 1_000;

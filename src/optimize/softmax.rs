@@ -1,5 +1,5 @@
-//! Shared parts of the trainers of the router, the re-ranker and the cut-off. All three are softmax
-//! models that are trained by full-batch Adam (Kingma & Ba 2015).
+//! Code that the trainers of the router, the re-ranker and the cut-off share. All three train
+//! softmax models by full-batch Adam (Kingma & Ba 2015).
 
 use std::collections::BTreeMap;
 

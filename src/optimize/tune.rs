@@ -17,7 +17,7 @@ use agent_sandbox::{Param, program::Program};
 
 /// Number of passes of the search over all parameters.
 const PASSES: usize = 2;
-/// Minimum gain, in summed reciprocal rank, for which a parameter gets a new value.
+/// Minimum gain in summed reciprocal rank for which a parameter gets a new value.
 const MIN_GAIN: f64 = 0.5;
 /// Factor by which the value of an integer parameter is multiplied and divided.
 const COUNT_FACTOR: f64 = 3.0;

@@ -11,7 +11,7 @@ use crate::RemoteError;
 
 /// Headers that the HTTP client sets itself; other values would break the request.
 const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
-/// Maximum size of [`Account::base_url`], in bytes.
+/// Maximum size in bytes of [`Account::base_url`].
 const MAX_ADDRESS: usize = 2_000;
 /// Maximum number of headers in [`Account::headers`], and of parameters in [`Account::query`].
 const MAX_EXTRAS: usize = 64;
@@ -80,7 +80,7 @@ impl Account {
             return Err(setup("its address does not begin with http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(setup("its address holds a user or a password; give a key instead"));
+            return Err(setup("its address contains a user name or password; give a key instead"));
         }
         let host = url.host_str().map(str::to_owned);
         let host =
@@ -126,7 +126,7 @@ impl Account {
     }
 }
 
-/// Returns the host of an address, with the port if the address names one that is not the default.
+/// Returns the host of an address, with the port unless it is the default port of the scheme.
 pub(super) fn host_and_port(url: &Url, host: &str) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
@@ -139,8 +139,8 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Whether an address leads to this machine: a loopback address, an unspecified one, `localhost`,
-/// or a name below it (RFC 6761).
+/// Whether an address leads to this machine: a loopback or unspecified IP address, `localhost`, or
+/// a subdomain of `localhost` (RFC 6761).
 pub(super) fn is_local(url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {

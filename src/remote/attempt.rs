@@ -72,7 +72,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     wrapped.downcast_ref().or_else(|| tls_error(wrapped.downcast_ref()?))
 }
 
-/// Returns why no attempt at an encrypted connection can succeed; `None` if one may.
+/// Returns why no encrypted connection is possible; `None` if another attempt may succeed.
 fn tls_failure(error: &reqwest::Error) -> Option<String> {
     io_causes(error).filter_map(tls_error).find_map(|cause| match cause {
         rustls::Error::InvalidMessage(_) => {

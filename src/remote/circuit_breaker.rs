@@ -56,7 +56,7 @@ impl CircuitBreaker {
     }
 
     /// Waits until an attempt of the request may start. Returns `None` if the circuit breaker is
-    /// closed, or the right to probe the service if it is open.
+    /// closed; if it is open, returns the right to probe the service.
     ///
     /// # Errors
     /// If a probe gave up since the request arrived: the number of failures in a row, and the

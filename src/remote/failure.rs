@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{Account, RemoteError, attempt::AttemptError, retry::is_transient};
 
-/// Maximum length of a service's message in error messages, in characters.
+/// Maximum length in characters of a service's message in error messages.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// Minimum length of a secret, in bytes. Shorter header values may be ordinary text, so they stay
-/// in replies.
+/// Minimum length in bytes of a secret. Shorter header values may be ordinary text, so they stay in
+/// replies.
 const MIN_SECRET_BYTES: usize = 8;
 /// Error codes that services use for accounts without quota or credit.
 const QUOTA_CODES: [&str; 12] = [
@@ -159,7 +159,8 @@ pub(super) fn is_too_long(status: u16, message: &str) -> bool {
 pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
     match *status {
         _ if is_too_long(*status, message) => {
-            "; it is too long: send less, ask for fewer tokens, or use a model with a longer context"
+            "; the request is too long: send less, ask for fewer tokens, or use a model with a \
+             longer context"
         }
         404 => "; check the name of the model and the base address",
         300..=399 => "; redirects are not followed: set the address that the redirect leads to",

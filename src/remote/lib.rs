@@ -78,7 +78,7 @@ pub struct Limits {
     pub first_wait: Duration,
     /// Maximum delay between attempts. If the service asks for a longer one, the request fails.
     pub longest_wait: Duration,
-    /// Maximum size of a reply, in bytes.
+    /// Maximum size in bytes of a reply.
     pub reply_bytes: usize,
     /// Maximum number of concurrent requests, over all threads.
     pub at_a_time: usize,
@@ -87,8 +87,7 @@ pub struct Limits {
     pub failures_in_a_row: u32,
     /// Maximum number of attempts per minute; `None`: unlimited.
     pub requests_per_minute: Option<u32>,
-    /// Maximum sum, per minute, of the weights that attempts have (see [`Service::post`]); `None`:
-    /// unlimited.
+    /// Maximum total weight of the attempts per minute (see [`Service::post`]); `None`: unlimited.
     pub tokens_per_minute: Option<u64>,
 }
 
@@ -202,7 +201,7 @@ pub enum RemoteError {
     TooLong {
         /// Host name of the service, with the port if the address has one.
         host: String,
-        /// Maximum size of a reply, in bytes.
+        /// Maximum size in bytes of a reply.
         limit: usize,
     },
     /// The reply is complete, but in another form than requested.
@@ -319,9 +318,9 @@ impl Service {
     /// Posts one body to a path of the service and returns the bytes of the reply. `weight`, a
     /// number of tokens, counts towards [`Limits::tokens_per_minute`] once per attempt.
     ///
-    /// Blocks the thread, so it must not be called from asynchronous tasks. A reply with a length,
-    /// or in chunks, is complete. A reply that ends when its connection closes may be truncated,
-    /// which only its reader can detect.
+    /// Blocks the thread, so it must not be called from asynchronous tasks. A reply with a content
+    /// length, or in chunks, is complete. Any other reply ends when the connection closes and may
+    /// be truncated; only the caller can detect this.
     ///
     /// # Errors
     /// [`RemoteError`] says why there is no reply; transient failures have been retried.

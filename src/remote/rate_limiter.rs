@@ -19,8 +19,7 @@ pub(super) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Creates a limiter with these maximum numbers per minute. `None` means unlimited, and 0
-    /// counts as 1.
+    /// Creates a limiter with these limits per minute. `None` means unlimited, and 0 counts as 1.
     pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
         RateLimiter { requests, tokens, next: Mutex::default() }
     }

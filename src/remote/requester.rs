@@ -190,8 +190,8 @@ impl Requester {
         reply
     }
 
-    /// Waits before the next attempt after one that failed with `message`, or returns the error of
-    /// the request if there is no further attempt.
+    /// After an attempt that failed with `message`: waits until the next attempt, or returns the
+    /// error of the request if there is no further attempt.
     async fn pause(
         &self,
         state: &mut RequestState<'_>,

@@ -64,7 +64,7 @@ pub struct End {
     pub rank: usize,
     /// Expected share of the nodes up to the rank that are correct, in `0..=1`.
     pub precision: f32,
-    /// Expected share of all correct nodes that are within the rank, in `0..=1`.
+    /// Expected share of all correct nodes that the nodes up to the rank contain, in `0..=1`.
     pub recall: f32,
 }
 

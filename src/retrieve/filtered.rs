@@ -2,7 +2,7 @@
 //!
 //! The inner retriever ranks at least [`DEPTH`] nodes; nodes outside the set are removed. If fewer
 //! than `k` nodes remain, candidates of the set that share words with the query follow, ranked by
-//! BM25F. So a low rank alone does not lose a candidate that matches a word of the query.
+//! BM25F. So a candidate that matches a word of the query is not lost only because of a low rank.
 
 use std::{collections::HashSet, ops::Deref, sync::Arc};
 
@@ -15,7 +15,8 @@ const DEPTH: usize = 10_000;
 /// Maximum number of nodes that the inner retriever explains, best first, before nodes outside the
 /// set are removed.
 const MAX_EXPLAINED: usize = 1_000;
-/// Score of the best appended node, as a share of the last ranked node's score if that is positive.
+/// Score of the best appended node as a share of the last ranked node's score, if the latter is
+/// positive.
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever that answers only with nodes of a set.

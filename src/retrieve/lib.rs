@@ -49,7 +49,7 @@ use agent_kb::{
 };
 use agent_llm::LlmError;
 
-/// Maximum length of an excerpt in an explanation, in characters.
+/// Maximum length in characters of an excerpt in an explanation.
 const MAX_EXCERPT: usize = 160;
 
 /// Why a query could not be answered.
@@ -76,8 +76,8 @@ pub enum RetrieveError {
 }
 
 impl RetrieveError {
-    /// Whether a service gave no reply. The query may succeed if it is retried; the retriever is
-    /// not at fault.
+    /// Whether a service gave no reply, or a ceiling or a stop prevented the request. The query may
+    /// succeed if it is retried; the retriever is not at fault.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
     }

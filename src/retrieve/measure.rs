@@ -46,8 +46,8 @@ pub struct Measurements {
     /// Estimated last rank of the answers in each ranking; `None` if the system does not estimate
     /// it.
     pub ends: Vec<Option<usize>>,
-    /// Number of queries that failed because of an outage or that, for a transient reason, a
-    /// language model did not assist. If this number is above 0, the means are invalid.
+    /// Number of queries that failed because of an outage, plus those that a language model did not
+    /// assist for a transient reason. If this number is above 0, the means are invalid.
     pub outages: usize,
     /// Number of queries that a language model should have assisted but did not.
     pub unassisted: usize,

@@ -110,9 +110,9 @@ impl Multi {
     /// chunks.
     fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
         let pooling = match self.pooling {
-            Pooling::Max => "the best counts",
-            Pooling::Mean => "their mean counts",
-            Pooling::Top3 => "the mean of the best three counts",
+            Pooling::Max => "maximum of all chunks",
+            Pooling::Mean => "mean of all chunks",
+            Pooling::Top3 => "mean of the best three chunks",
         };
         let n =
             Explanation::new("chunks", scores.len()).with([Explanation::new("pooling", pooling)]);

@@ -12,7 +12,7 @@ use crate::{Refused, client::Slots};
 pub(super) const WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of jobs that wait in one pool.
 pub(super) const MAX_WAITING: usize = 64;
-/// `Retry-After` for a job that a pool refuses, in seconds.
+/// `Retry-After` in seconds for a job that a pool refuses.
 const RETRY_SECONDS: u64 = 2;
 
 /// A pool that runs a bounded number of jobs at a time.

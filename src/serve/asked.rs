@@ -43,8 +43,8 @@ pub(super) struct Ask {
     /// question.
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub(super) reading: Option<NonZeroUsize>,
-    /// Questions that the language model reads: 0 none, 1 questions that the rules do not
-    /// understand, 2 all. The effort of the server is the maximum and the default.
+    /// Questions that the language model reads: 0 none, 1 those that the rules do not understand, 2
+    /// all. The server's own effort is the maximum and the default.
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
@@ -106,7 +106,7 @@ enum AskReply<'a> {
 ///
 /// If the question asks for nodes, the active bundle answers it.
 #[utoipa::path(post, path = "/v1/ask", request_body = Ask, responses(
-    (status = 200, description = "The answer with its evidence", body = AskReply),
+    (status = 200, description = "The answer with its derivation", body = AskReply),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn ask(

@@ -26,7 +26,7 @@ use crate::{
 
 /// Maximum number of batches in progress at the same time.
 pub(super) const MAX_BATCHES: usize = 64;
-/// Maximum length of a line together with the blank lines before it, in bytes.
+/// Maximum length in bytes of a line together with the blank lines before it.
 pub(super) const MAX_LINE: usize = 64 << 10;
 /// Maximum length of the reply to a line, in bytes.
 pub(super) const MAX_LINE_REPLY: usize = 1 << 20;

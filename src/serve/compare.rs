@@ -66,9 +66,9 @@ pub(super) struct Compared<'a> {
     queries: Vec<Pair<'a>>,
     /// Number of questions on this page.
     n: usize,
-    /// Number of questions that the left system answers better.
+    /// Number of questions that the system `left` answers better.
     won: usize,
-    /// Number of questions that the right system answers better.
+    /// Number of questions that the system `right` answers better.
     lost: usize,
     /// Number of questions that both systems answer equally well: with the same rank, or with no
     /// correct node in either ranking.

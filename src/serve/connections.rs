@@ -30,13 +30,13 @@ use tokio::{
 
 use crate::socket::{Socket, WRITE_TIME};
 
-/// Marks a request on a connection on which a header gave the length of a body twice.
+/// Marks a request on a connection that has received a request header with two lengths of the body.
 #[derive(Clone)]
 pub(super) struct TwoLengths;
 
 /// Maximum time until the header of a request is complete.
 pub(super) const HEADER_TIME: Duration = Duration::from_secs(10);
-/// Maximum size of a request header, and of the connection's buffer, in bytes.
+/// Maximum size in bytes of a request header, and of the connection's buffer.
 pub(super) const HEADER_BYTES: usize = 64 << 10;
 /// Maximum number of open connections; fewer if the system allows fewer open files. Further
 /// connections are refused.

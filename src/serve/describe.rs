@@ -1,7 +1,7 @@
 //! Requests that describe a base: its systems, types with fields and nodes, relations, facets (how
 //! many nodes have each value), and the programs of its active bundle.
 
-#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+#![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -27,7 +27,7 @@ use agent_systems::{Need, SYSTEMS, SystemSpec};
 /// Default number of nodes in a reply; `MAX_LIMIT` is the maximum.
 const LIMIT: usize = 50;
 pub(super) const MAX_LIMIT: usize = 200;
-/// Maximum length of a field value in a list of nodes, in characters; longer values are cut.
+/// Maximum length in characters of a field value in a list of nodes; longer values are cut.
 pub(super) const VALUE_CHARS: usize = 200;
 /// Default number of values of a facet.
 const VALUES: usize = 20;
@@ -52,7 +52,7 @@ struct AboutSystem {
 ///
 /// A system is listed if the index of the base has all parts that the system needs.
 #[utoipa::path(get, path = "/v1/systems", params(OfBase), responses(
-    (status = 200, description = "The systems, in the order of their reference", body = Systems),
+    (status = 200, description = "The systems, in the order of the reference documentation", body = Systems),
     Common, OfPath,
 ))]
 pub(super) async fn systems(

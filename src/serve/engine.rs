@@ -37,7 +37,7 @@ pub(super) const MAX_OPEN: usize = 32;
 pub(super) const MAX_OPEN_BUNDLES: usize = 3;
 /// Size, in bytes, of each base's cache for the results of tools that programs of clients call.
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
-/// Maximum memory of one call of a client's program, in bytes.
+/// Maximum memory in bytes of one call of a client's program.
 pub(super) const LAB_MEMORY: u64 = 32 << 20;
 
 /// A base that is served, in its current version.
@@ -338,8 +338,8 @@ impl Opened {
         self.active.load_full()
     }
 
-    /// Returns the system with this name, which may need only this base. The system stays open for
-    /// further requests.
+    /// Returns the system with this name, which must need nothing but this base. The system stays
+    /// open for further requests.
     ///
     /// # Errors
     /// If no system has this name; if the system needs a file, a model or labelled queries, or

@@ -2,7 +2,7 @@
 //! events with the state of the run. The run may belong to another process. Does not depend on the
 //! meaning of steps.
 
-#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+#![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,13 +37,14 @@ use agent_optimize::{
 
 /// Maximum number of clients that follow runs at the same time.
 pub(super) const MAX_FOLLOWERS: usize = 32;
-/// `Retry-After` for a client that may not follow a run now, in seconds.
+/// `Retry-After` in seconds for a client that may not follow a run now.
 const RETRY_SECONDS: u64 = 10;
 /// Time between two reads of the journal.
 const LOOK: Duration = Duration::from_millis(500);
 /// Minimum pause between two `state` events.
 const BETWEEN_STATES: Duration = Duration::from_secs(1);
-/// The pause between two `state` events is at least this many times as long as computing one takes.
+/// The pause between two `state` events is at least this multiple of the time taken to compute such
+/// an event.
 const STATE_SHARE: u32 = 10;
 /// After this time without an event, a comment is sent, which keeps the connection open.
 pub(super) const QUIET: Duration = Duration::from_secs(15);

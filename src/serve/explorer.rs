@@ -89,7 +89,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 /// the file.
 fn sent(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = SENT.iter().find(|file| file.path == path) else {
-        let remedy = "reload the page; it names the files of this version";
+        let remedy = "reload the page, so that it names the files of this version";
         return ApiError::not_found("there is no such file", remedy).into_response();
     };
     let caching = if path.starts_with(NAMED_BY_DIGEST) {

@@ -25,7 +25,7 @@ use crate::{
 
 /// Maximum time until the body of a request is complete; batches have their own limits.
 pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
-/// Maximum number of bytes of a too large body that are read and discarded. Clients read no reply
+/// Maximum number of bytes of an oversized body that are read and discarded: clients read no reply
 /// before they have sent the whole body.
 const MAX_DISCARDED: usize = 1 << 20;
 

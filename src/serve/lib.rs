@@ -108,8 +108,8 @@ pub struct Options {
     pub bases: Vec<Served>,
     /// Number of threads that answer questions.
     pub threads: usize,
-    /// Directories and settings; the server sets `network` and `watch` itself. It ends once `stop`
-    /// is set.
+    /// Directories and settings; the server sets `network` and `watch` itself. The server ends once
+    /// `stop` is set.
     pub app: App,
     /// Whether MCP clients may run programs and operations.
     pub programs: bool,
@@ -128,7 +128,7 @@ pub struct Listening {
     pub hosts: Hosts,
 }
 
-/// Why a server does not start, or stops.
+/// Why a server cannot start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is not a loopback address, and there are no keys.

@@ -115,7 +115,7 @@ fn request_rows() -> Vec<Row> {
         ("memory for bodies in progress, beyond 16 kB each", bytes(sent::LARGE_BODIES), BUSY),
         ("nodes per answer (`k`)", routes::MAX_K.to_string(), BAD),
         ("`timeout_ms`", time(LONGEST_TIME), BAD),
-        ("time for an answer without `timeout_ms`", time(routes::TIME), "503"),
+        ("time for an answer if the request has no `timeout_ms`", time(routes::TIME), "503"),
     ]
 }
 
@@ -132,7 +132,7 @@ fn work_rows() -> Vec<Row> {
         ),
         ("open systems of a base", engine::MAX_OPEN.to_string(), "all are closed"),
         (
-            "open bundles of a base beside the active one",
+            "open bundles of a base besides the active bundle",
             engine::MAX_OPEN_BUNDLES.to_string(),
             "the oldest is closed",
         ),
@@ -182,12 +182,12 @@ fn program_rows() -> Vec<Row> {
         ("tokens of the source", of.source_tokens.to_string(), "failure `parse`"),
         ("processor time of parsing", time(of.parse_deadline), "failure `parse`"),
         (
-            "processor time of a call; ten times that in wall-clock time",
+            "processor time of a call of the program; wall-clock time may be ten times as long",
             time(of.deadline),
             "failure `deadline`",
         ),
         ("steps of the interpreter", of.operations.to_string(), "failure `operations`"),
-        ("memory of a call", bytes(memory), "failure `memory`"),
+        ("memory of a call of the program", bytes(memory), "failure `memory`"),
         ("tool calls", of.tool_calls.to_string(), "failure `tool_budget`"),
         ("size of a text", bytes(of.text_bytes), "failure `memory`"),
         ("items of a list", of.list_items.to_string(), "failure `memory`"),
@@ -205,7 +205,7 @@ fn program_rows() -> Vec<Row> {
             time(sql.time),
             "the statement is stopped",
         ),
-        ("memory of the statement, without its tables", bytes(heap), "an error"),
+        ("memory of the statement, not counting its tables", bytes(heap), "an error"),
         (
             "numbers that the statement's functions hold at the same time",
             table::MAX_NUMBERS.to_string(),
@@ -219,9 +219,9 @@ fn program_rows() -> Vec<Row> {
     ]
 }
 
-/// What does the work of a request: the thread that reads the request.
+/// For routes whose work runs on the thread that reads the request.
 const AT_ONCE: &str = "the thread that reads the request";
-/// What does the work of a request: the threads of the queue, which answer questions.
+/// For routes whose work runs on the threads of the queue, which answer questions.
 const QUESTIONS: &str = "the query threads";
 
 fn by_route() -> Vec<Route> {

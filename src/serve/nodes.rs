@@ -1,6 +1,6 @@
 //! Requests for nodes and their neighbours.
 
-#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+#![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::sync::Arc;
 

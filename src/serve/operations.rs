@@ -64,7 +64,7 @@ pub(super) struct AboutOperation {
 
 /// List the operations, each with the schema of its request.
 #[utoipa::path(get, path = "/v1/operations", responses(
-    (status = 200, description = "The operations, in the order of their reference", body = Vec<AboutOperation>),
+    (status = 200, description = "The operations, in the order of the reference documentation", body = Vec<AboutOperation>),
     Common,
 ))]
 pub(super) async fn operations() -> Bounded<Vec<AboutOperation>> {

@@ -61,7 +61,7 @@ pub(super) struct RunProgram {
 pub(super) struct Sample {
     /// Split of the questions: `train`, `val` or `human`.
     split: String,
-    /// Seed that shuffles the questions; without one, they keep the order of the split.
+    /// Seed that shuffles the questions; by default, they keep the order of the split.
     seed: Option<u64>,
     /// Maximum number of questions in the reply, 1 to 20; 10 by default.
     #[schema(minimum = 1, maximum = 20, default = 10)]
@@ -105,7 +105,7 @@ struct Ran<'a> {
     usage: Used,
     /// Text that the program printed.
     output: String,
-    /// Time that compiling and running the program took, in milliseconds.
+    /// Time taken to compile and run the program, in milliseconds.
     took_ms: f64,
 }
 
@@ -179,7 +179,7 @@ struct Sampled<'a> {
     total: usize,
     /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
-    /// Time that the page took, in milliseconds.
+    /// Time taken to compute the page, in milliseconds.
     took_ms: f64,
 }
 
@@ -204,7 +204,7 @@ struct OfQuery<'a> {
     reciprocal_rank: f64,
     /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// Time that the question took, in milliseconds.
+    /// Time taken to run the program on the question, in milliseconds.
     took_ms: f64,
     /// The first nodes of the ranking, at most 3.
     top: Vec<NodeBrief>,
@@ -442,7 +442,7 @@ struct Argument {
     default: Option<&'static str>,
 }
 
-/// List the tools that programs may call, in the order of the reference.
+/// List the tools that programs may call, in the order of the reference documentation.
 #[utoipa::path(get, path = "/v1/tools", responses(
     (status = 200, description = "All tools", body = Tools),
     Common,

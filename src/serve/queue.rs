@@ -22,7 +22,7 @@ use agent_ground::locks::locked;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Maximum number of waiting jobs; each client with waiting jobs may have an equal share of them.
 pub(super) const MAX_WAITING: usize = 1_024;
-/// Minimum and maximum `Retry-After` for a refused job, in seconds.
+/// Minimum and maximum `Retry-After` in seconds for a refused job.
 const RETRY_SECONDS: (f64, f64) = (1.0, 60.0);
 /// Weight of the newest duration in the smoothed duration of a job, from 0 to 1.
 const WEIGHT: f64 = 0.1;

@@ -61,7 +61,7 @@ pub(super) struct QueryRequest {
     #[serde(default)]
     pub(super) explain: Detail,
     /// How much the server's language model helps. 0: it only answers requests of programs; 1: it
-    /// also reads the question; 2: it also judges the first nodes. The effort of the server is the
+    /// also reads the question; 2: it also judges the first nodes. The server's own effort is the
     /// maximum and the default. If the model fails, the bundle answers alone, and `unassisted` says
     /// why.
     #[schema(minimum = 0, maximum = 2)]
@@ -121,7 +121,7 @@ pub(super) struct SearchReply<'a> {
     pub(super) route: Vec<WayRecord<'a>>,
     /// Why another system ranked the nodes; null if the requested system did.
     pub(super) stand_in: Option<&'a str>,
-    /// Time that the search took, in milliseconds, without waiting for a thread.
+    /// Time that the search took, in milliseconds, not counting the wait for a thread.
     pub(super) took_ms: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Requests for the runs in the home directory: a list of all runs, the state of a run, and the
 //! programs that a run tried. Does not depend on how programs are found.
 
-#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+#![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::{
     fs, io,

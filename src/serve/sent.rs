@@ -26,16 +26,16 @@ pub(super) const MAX_REPLY: usize = 8 << 20;
 /// Maximum size of a small reply, in bytes. Small replies have their own memory, so that large
 /// replies that nobody reads do not block them.
 pub(super) const SMALL_REPLY: usize = 64 << 10;
-/// Memory for all small replies while they are sent, in bytes.
+/// Memory in bytes for all small replies while they are sent.
 pub(super) const SMALL_REPLIES: usize = 32 << 20;
-/// Memory for all larger replies while they are sent, in bytes.
+/// Memory in bytes for all larger replies while they are sent.
 pub(super) const LARGE_REPLIES: usize = 48 << 20;
 /// Number of bytes of each request body that do not count against [`LARGE_BODIES`].
 pub(super) const SMALL_BODY: usize = 16 << 10;
-/// Memory for all request bodies in progress, in bytes; the first [`SMALL_BODY`] bytes of each do
+/// Memory in bytes for all request bodies in progress; the first [`SMALL_BODY`] bytes of each do
 /// not count.
 pub(super) const LARGE_BODIES: usize = 32 << 20;
-/// `Retry-After` while too little memory is free, in seconds.
+/// `Retry-After` in seconds while too little memory is free.
 const RETRY_SECONDS: u64 = 2;
 
 /// A reply that is sent as JSON of at most [`MAX_REPLY`] bytes; a longer reply becomes an error.

@@ -1,7 +1,7 @@
 //! Requests for the labelled questions of a base. Clients cannot read the questions of the test
 //! split. Does not depend on how questions are answered.
 
-#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+#![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::{
     sync::Arc,
@@ -122,8 +122,8 @@ pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<us
     in_range("limit", limit.unwrap_or(usual), most)
 }
 
-/// Returns the page of at most `limit` items that begins at `cursor`, by default at 0: the items as
-/// `told` describes them, and the cursor of the next page, `None` on the last page.
+/// Returns the page of at most `limit` items that begins at `cursor`, by default at 0: the items,
+/// each converted by `told`, and the cursor of the next page, `None` on the last page.
 pub(super) fn paged<T, U>(
     all: &[T],
     cursor: Option<usize>,

@@ -1,5 +1,5 @@
-//! Answers questions, optionally with only the nodes that meet conditions. Does not depend on how
-//! nodes are ranked.
+//! Answers questions; a request may restrict the nodes of the answer by conditions. Does not depend
+//! on how nodes are ranked.
 
 use std::{sync::Arc, time::Instant};
 

@@ -61,7 +61,7 @@ const AT_A_TIME: usize = 40;
 const BATCH: usize = 20;
 /// Maximum total length in characters of the items of a request; a single item may be longer.
 const BATCH_CHARS: usize = 30_000;
-/// Maximum length of a document in a request, in characters.
+/// Maximum length in characters of a document in a request.
 const DOCUMENT_CHARS: usize = 1_500;
 /// Maximum number of candidates of a question with properties; the filters read the document of
 /// each.
@@ -311,7 +311,8 @@ impl Draft {
         if has_gold { Ok(()) } else { Err(GOLD_FAILED) }
     }
 
-    /// Returns the documents of the answers, with letters; none for a question about relations.
+    /// Returns the documents of the answers, each with the letter that names it; none for a
+    /// question about relations.
     fn documents(&self, kb: &Kb) -> Vec<Value> {
         let nodes = letters().zip(&self.question.answers).filter(|_| !self.is_relational());
         nodes.map(|(letter, &node)| json!({"letter": letter, "text": document(kb, node)})).collect()
@@ -472,8 +473,8 @@ impl Requester {
         Ok(replies)
     }
 
-    /// Makes questions from drafts by the four steps of the module; counts rejected drafts by
-    /// reason.
+    /// Makes questions from drafts by the four steps write, rewrite, judge and check; counts
+    /// rejected drafts by reason.
     fn make(
         &self,
         making: &mut Making<'_>,

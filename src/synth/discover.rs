@@ -73,7 +73,8 @@ const MUTUAL_WORDS: &str =
     "adjacent also associated between continuous interacts related resembles similar same with";
 /// Number of edges that are sampled to decide whether a relation within a type has a direction.
 const EDGES: usize = 1_000;
-/// Maximum share of edges that are stored in both directions, for a relation with a direction.
+/// A relation within a type has a direction if at most this share of its edges is stored in both
+/// directions.
 const MAX_MUTUAL: f64 = 0.1;
 
 /// The form of a template.

@@ -24,14 +24,15 @@ const MIN_SHARING: usize = 5;
 const MAX_SHARING: f64 = 0.15;
 /// Minimum number of letters of a word in a property.
 const MIN_LETTERS: usize = 4;
-/// Maximum number of words that are read of each field.
+/// Maximum number of words that are read from each field.
 const MAX_READ: usize = 1_000;
 /// Maximum number of draws of properties for one gold answer.
 const DRAWS: usize = 8;
 /// Number of random words of a document that are drawn at a time; the rarest of them is used.
 const COMPARED: usize = 3;
 
-/// A few words of a gold answer's document that the documents of all its answers contain.
+/// A few words of a gold answer's document that the documents of all the question's answers
+/// contain.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Property {
     /// The words, as written in the question; `text` in the reply of a model.
@@ -39,7 +40,7 @@ pub struct Property {
     pub words: String,
     /// Name of the field that holds the words; with a model, the source that the model names.
     pub source: String,
-    /// Numbers of the stems of the words; the document of every answer has all of them. Empty if a
+    /// Ids of the stems of the words; the document of every answer has all of them. Empty if a
     /// model gave the property.
     #[serde(skip)]
     pub stems: Vec<u32>,
@@ -125,8 +126,8 @@ impl<'a> Properties<'a> {
         None
     }
 
-    /// Returns the candidates that have all stems; `None` if these are all candidates, or if more
-    /// than half of the candidates have one of the stems.
+    /// Returns the candidates that have all stems; `None` if these are all candidates, or if any of
+    /// the stems occurs in more than half of the candidates.
     fn narrowed(&self, candidates: &[NodeId], stems: &[u32]) -> Option<Vec<NodeId>> {
         let has = |node: NodeId, stem: &u32| self.base.terms.has(node, *stem);
         let narrows = |stem: &u32| {

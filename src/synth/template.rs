@@ -219,7 +219,7 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, EntryError> {
     Err(Wrong(message.into()))
 }
 
-/// Returns the type of the base with a name.
+/// Returns the type of the base with this name.
 fn type_of(kb: &Kb, name: &str) -> Result<TypeId, EntryError> {
     kb.type_id(name).ok_or_else(|| Missing(format!("type {name:?}")))
 }

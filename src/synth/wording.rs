@@ -145,7 +145,8 @@ const KIND_WORDS: [&str; 7] =
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
 
-/// Returns the grammatical form of the relation of a step, without words of the types at its ends.
+/// Returns the grammatical form of a step's relation, without words of the types at the step's
+/// ends.
 fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     let type_parts = |kind: TypeId| parts(kb.type_name(kind));
     let types: Vec<String> = type_parts(step.from).into_iter().chain(type_parts(step.to)).collect();

@@ -162,8 +162,8 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// Parses the arguments of one of [`BY_MODEL`] into the method, the texts, and the name of the
-/// inner system; `filter` is the default filter of KAR. Fails if the arguments are invalid.
+/// Parses the arguments of one of [`BY_MODEL`] into the method, its [`TextPlan`], and the name of
+/// the inner system; `filter` is the default filter of KAR. Fails if the arguments are invalid.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
@@ -210,7 +210,8 @@ fn by_model(
 
 /// How a system that expands queries uses its inner system.
 pub(super) struct InnerUse<'a> {
-    /// The method of expansion and its texts; `None` if the system uses no language model.
+    /// The method of expansion, and how many texts the model writes for it; `None` if the system
+    /// uses no language model.
     pub(super) method: Option<(Method, TextPlan)>,
     /// Name of the inner system.
     pub(super) inner: &'a str,

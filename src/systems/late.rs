@@ -39,7 +39,7 @@ const MAX_PROBES: usize = 65_536;
 pub(super) struct ColbertArguments<'a> {
     dir: &'a Path,
     probes: Option<usize>,
-    /// The system whose first nodes are ranked, and their number.
+    /// Name of the system whose first nodes are ranked, and the number of these nodes.
     pub(super) candidates: Option<(&'a str, usize)>,
 }
 

@@ -37,7 +37,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 
 /// Maximum number of documents that are assumed to be relevant, and of words that are added.
 const MAX_COUNT: usize = 100;
-/// Maximum length of an added word, in bytes, so that all added words fit into a query.
+/// Maximum length in bytes of an added word, so that all added words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
 /// Minimum number of nodes that are retrieved for each of the two rankings.
 const MIN_SUMMED: usize = 1_000;

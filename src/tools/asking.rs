@@ -80,7 +80,7 @@ impl Requester {
     ///
     /// # Errors
     /// [`ToolError::NoLlm`] without a model; [`ToolError::Budget`], before any request is sent, if
-    /// the total wait has reached the time limit of one attempt or the meter refuses;
+    /// the total wait has reached the time limit of one attempt or the meter refuses the charge;
     /// [`ToolError::BadArgs`] if the prompt is too long; [`ToolError::Llm`] if every further
     /// request would fail.
     pub(super) fn json(

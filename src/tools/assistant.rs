@@ -100,7 +100,7 @@ impl Assistant {
     /// the order of the inputs.
     ///
     /// # Errors
-    /// [`AssistantError`], one per input.
+    /// [`AssistantError`], for each input separately.
     pub fn json_all(
         &self,
         role: Role,
@@ -117,7 +117,7 @@ impl Assistant {
     /// `repairs` times.
     ///
     /// # Errors
-    /// [`AssistantError`], one per request.
+    /// [`AssistantError`], for each request separately.
     pub fn ask_json(
         &self,
         requests: Vec<Result<Request, PromptError>>,

@@ -18,7 +18,7 @@ use agent_ground::words::{self, fold};
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
-/// Maximum length of a text that a tool returns, in characters; a longer text is cut, and a marker
+/// Maximum length in characters of a text that a tool returns; a longer text is cut, and a marker
 /// is appended.
 const MAX_TEXT_CHARS: usize = 20_000;
 /// Maximum number of neighbours whose names are listed per relation.

@@ -42,8 +42,8 @@ impl ToolCache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// Hashes a call of tool number `tool` to its key. If an argument of kind nodes holds scores,
-    /// only the nodes are hashed, because the tool does not see the scores.
+    /// Computes the key of a call of the tool with index `tool`. If an argument of kind nodes holds
+    /// scores, only the nodes are hashed, because the tool does not see the scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());

@@ -1,6 +1,6 @@
-//! Charges the cost of work on texts and nodes to the meter, in cost units, and maps nodes while
-//! polling the meter. A cost unit is the time to touch a node or a posting, about 50 ns; the budget
-//! of a program call is about one second of work.
+//! Charges the cost of work on texts and nodes to the meter, in cost units, and applies functions
+//! to nodes while polling the meter. A cost unit is the time to touch a node or a posting, about 50
+//! ns; the budget of a program call is about one second of work.
 
 use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};

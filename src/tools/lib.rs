@@ -63,7 +63,7 @@ pub trait ToolHost: Send {
     /// arguments; fills in defaults.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
+    /// [`ToolError`], which ends the program and may be shown to its author.
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError>;
 
     /// Returns the time that tools have waited for language models; not charged to the program.

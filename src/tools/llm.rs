@@ -28,9 +28,9 @@ use agent_kb::NodeId;
 const NODES_PER_REQUEST: usize = 10;
 /// Maximum number of texts of one request.
 const TEXTS_PER_REQUEST: usize = 5;
-/// Maximum length of a node's document in a request, in characters.
+/// Maximum length in characters of a node's document in a request.
 const NODE_CHARS: usize = 3_000;
-/// Maximum length of a text in a request, in characters.
+/// Maximum length in characters of a text in a request.
 const TEXT_CHARS: usize = 6_000;
 /// Maximum number of attributes or classes of one call.
 const MAX_NAMES: usize = 100;

@@ -75,8 +75,8 @@ pub(super) fn nodes<'a>(base: &IndexedBase, nodes: &'a NodeSet) -> Result<&'a [N
     Ok(nodes.as_slice())
 }
 
-/// Splits a step such as `has_brand:out` into the name of its relation and its direction; `any`
-/// without a direction.
+/// Splits a step such as `has_brand:out` into the name of its relation and its direction, which is
+/// `any` if the step states none.
 pub fn split_step(written: &str) -> (&str, &str) {
     match written.rsplit_once(':') {
         Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),

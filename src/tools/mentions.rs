@@ -1,5 +1,5 @@
 //! Finds the relations that the source of a program names in calls of tools that take relations.
-//! Names that a program composes at run time are not found. Runs no program.
+//! Names that a program composes at run time are not found. Does not run the program.
 
 use std::collections::BTreeSet;
 

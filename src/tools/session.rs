@@ -148,7 +148,7 @@ impl Meter {
         self.next_check = None;
     }
 
-    /// Extends the deadline by waiting that the program did not cause.
+    /// Extends the deadline by the time that a tool waited for the language model.
     fn add_waiting(&mut self, waited: Duration) {
         self.timer = self.timer.map(|timer| timer.with_waiting(waited));
     }
@@ -276,8 +276,8 @@ impl Session {
         self
     }
 
-    /// Lowers the maximum number of requests to a language model, and of tokens, for this session,
-    /// if such a pair is given.
+    /// Lowers the maximum numbers of requests to a language model and of tokens for this session;
+    /// `None` keeps the defaults.
     pub fn with_llm_limits(mut self, limits: Option<(u64, u64)>) -> Self {
         self.meter.llm_limits = limits
             .map(|(requests, tokens)| (requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
@@ -290,8 +290,8 @@ impl Session {
         self
     }
 
-    /// Runs tool number `tool`; also returns its usage of a language model and the number of items
-    /// without a usable reply.
+    /// Runs the tool with index `tool`; also returns its usage of a language model and the number
+    /// of items without a usable reply.
     fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, AskUsage, usize) {
         let Some(spec) = registry().get(tool) else {
             let message = format!("tool number {tool} does not exist");

@@ -112,7 +112,8 @@ impl ArgSpec {
 
 impl ToolSpec {
     /// Describes a tool that returns nodes of its arguments, and whose results are not cached.
-    /// [`registry`](crate::registry) sets its group, and its cost if it is empty.
+    /// [`registry`](crate::registry) sets its group and, if its cost is empty, the default cost of
+    /// the group.
     pub(crate) const fn new(
         name: &'static str,
         args: &'static [ArgSpec],
@@ -168,7 +169,8 @@ impl ToolSpec {
     }
 }
 
-/// Why a tool call failed. The text is shown to the author of the program.
+/// Why a tool call failed; every failure ends the program. The text is shown to the author of the
+/// program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
     /// The call is wrong; the message says how to fix it.
@@ -178,10 +180,10 @@ pub enum ToolError {
     /// message lists what exists.
     #[error("{0}")]
     NotFound(String),
-    /// The call would exceed a budget; ends the program.
+    /// The call would exceed a budget.
     #[error("tool budget spent: {0}")]
     Budget(String),
-    /// The program reached its deadline; ends the program.
+    /// The program reached its deadline.
     #[error("stopped after {0} ms")]
     Deadline(u128),
     /// The process is stopping; the program did not cause it.
@@ -190,7 +192,7 @@ pub enum ToolError {
     /// A tool that needs a language model was called and none is configured.
     #[error("no LLM configured")]
     NoLlm,
-    /// The language model is unavailable: an outage, a ceiling, a stop; ends the program.
+    /// The language model is unavailable: an outage, a ceiling, a stop.
     #[error("the LLM is unavailable: {0}")]
     Llm(String),
     /// The tool failed; the program did not cause it.

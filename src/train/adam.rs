@@ -47,8 +47,8 @@ impl Adam {
     }
 }
 
-/// Returns the divisors that correct the running means of gradients and of squared gradients, which
-/// start at 0, after a number of steps.
+/// Returns the bias corrections after a number of steps: the divisors of the running means of
+/// gradients and of squared gradients, which start at 0.
 fn biases(steps: i32) -> [f64; 2] {
     [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
 }

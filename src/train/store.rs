@@ -21,7 +21,7 @@ const RECORD: &str = "record.json";
 const STAGING_PREFIX: &str = ".training-";
 /// Supported version of the record's format.
 const FORMAT: u32 = 2;
-/// Maximum size of a record, in bytes.
+/// Maximum size in bytes of a record.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// Validation result at one point of training.

@@ -150,7 +150,7 @@ fn overview(base: Base, kb: &Kb, app: &App) -> Overview {
     }
 }
 
-/// Returns all nodes that have one id in the user's data.
+/// Returns all nodes whose id in the user's data is `id`.
 ///
 /// # Errors
 /// If no node has the id.

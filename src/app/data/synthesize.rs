@@ -131,7 +131,7 @@ pub struct NodeQuestions {
     pub templates: usize,
     /// Number of questions in the splits train, val and test, in this order.
     pub splits: [usize; 3],
-    /// Time that making the questions took, in seconds.
+    /// Time taken to make the questions, in seconds.
     pub seconds: f64,
     /// Why the language model stopped replying before all questions were made; absent if it did
     /// not.
@@ -155,7 +155,7 @@ pub struct TableQuestions {
     pub seed: u64,
     /// Number of questions in the splits train, val and test, in this order.
     pub splits: [usize; 3],
-    /// Time that making the questions took, in seconds.
+    /// Time taken to make the questions, in seconds.
     pub seconds: f64,
     /// Number of questions of each kind, by the name of the kind.
     pub kinds: BTreeMap<&'static str, usize>,
@@ -302,8 +302,8 @@ impl Request {
         Ok(())
     }
 
-    /// Writes the questions with `write` to the requested directory or, without one, installs them
-    /// in the base. Returns where they are: `in DIR` or `of "NAME"`.
+    /// Writes the questions with `write` to the requested directory, or installs them in the base
+    /// if the request names no directory. Returns where the questions are: `in DIR` or `of "NAME"`.
     fn write(
         &self,
         base: &Base,
@@ -334,7 +334,7 @@ fn template_text(file: &str) -> Result<String> {
 }
 
 /// Returns up to [`MANNER`] training questions that people wrote, without quoted texts, spread
-/// evenly over the split. They show a model how the users of the base ask.
+/// evenly over the split. These questions show a model how the users of the base ask.
 fn manner(base: &Base) -> Result<Vec<String>> {
     let train = load_split(base, &Split::Train)?;
     let free: Vec<&str> = train

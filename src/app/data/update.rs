@@ -51,7 +51,7 @@ pub struct Reply {
     pub report: ImportReport,
     /// Differences of the new version from the previous one.
     pub changes: Changes,
-    /// Time that the import and the indexing took together, in seconds.
+    /// Time taken by the import and the indexing together, in seconds.
     pub seconds: f64,
     /// Whether the previous version had an index; the new version then gets one too.
     pub was_indexed: bool,
@@ -110,8 +110,7 @@ impl Serialize for Reply {
             seconds: f64,
             changes: &'a Changes,
             questions: u64,
-            /// Numbers of the previous version's questions that are kept and that are lost, in this
-            /// order.
+            /// How many questions of the previous version are kept, and how many are lost.
             kept_questions: Option<(u64, u64)>,
             /// Description of the losses; absent if they are too small to need --force.
             #[serde(skip_serializing_if = "Option::is_none")]

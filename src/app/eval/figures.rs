@@ -38,8 +38,8 @@ pub struct SystemFigures<E, G = E> {
     /// Requests to language models that were sent, and their cost; absent for values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmUse>,
-    /// Requests to language models whose replies were used, cached replies included, and their cost
-    /// without a cache; only for rankings, and absent without requests.
+    /// Requests to language models whose replies were used, cached replies included, and what these
+    /// requests would cost without a cache; only for rankings, and absent if there are no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<LlmUse>,
     /// Number of queries that a language model should have helped with but did not; only for
@@ -121,7 +121,7 @@ pub struct ValueSummary {
     pub latency: Latency,
 }
 
-/// Comparison of a system with another one by one metric.
+/// Comparison of a system with another system by one metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Versus {
     /// Name of the other system.
@@ -129,7 +129,7 @@ pub struct Versus {
     /// Metric by which the two are compared.
     #[serde(serialize_with = "metric_name")]
     pub metric: Metric,
-    /// The metric of the system minus that of the other one.
+    /// The metric of the system minus that of the other system.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// The p-value, corrected for all comparisons of this evaluation (Holm 1979).

@@ -89,7 +89,8 @@ pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQu
     Ok((train, validation))
 }
 
-/// Notifies the user, if the request asks to make questions, that the dataset's own are used.
+/// If the request asks to make questions, notifies the user that the dataset's own questions are
+/// used instead.
 pub(super) fn note_own_questions(name: &str, request: &Request, app: &App) {
     if request.synthesize {
         app.watch.notice(&format!("\"{name}\" already has questions, which are used"));

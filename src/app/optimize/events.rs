@@ -1,4 +1,4 @@
-//! Runs the optimization, reports its events, and measures the times of its parts. Does not depend
+//! Runs the optimization, reports its events, and measures the times of its phases. Does not depend
 //! on how programs are found.
 
 use std::mem;
@@ -31,7 +31,7 @@ const STAGES: Plan = &[
 ];
 
 /// Runs the optimization of a session, which freezes a bundle. Returns the outcome, and the times
-/// of the parts over all processes of the run.
+/// of the run and its phases, summed over all its processes.
 pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, OptimizeError>, Timing) {
     let Session { data, run, model, pool } = session;
     let mut stopwatch = Stopwatch::start(&run.dir);
@@ -169,7 +169,7 @@ pub fn tested(proof: &Proof) -> String {
     words
 }
 
-/// Reports the time of each part of a run, for verbose output.
+/// Reports the time of each phase of a run, for verbose output.
 fn report_times(timing: &Timing, app: &App) {
     for part in timing.summaries() {
         let steps = match part.steps {

@@ -19,7 +19,7 @@ pub(super) struct Start {
     pub(super) model: Option<Described>,
 }
 
-/// A language model, with prices by model, as a run's configuration records it.
+/// Name of a language model, and prices by model, as a run's configuration records them.
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) name: Option<String>,

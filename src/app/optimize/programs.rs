@@ -51,8 +51,8 @@ pub(super) fn go_on_with(
 /// parameters, so that a malformed program fails before a run.
 ///
 /// # Errors
-/// If there are too many programs, if they are too long together, or if a program cannot be read or
-/// compiled.
+/// If there are too many programs, if their total size is too large, or if a program cannot be read
+/// or compiled.
 pub(super) fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,

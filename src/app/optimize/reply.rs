@@ -64,11 +64,11 @@ pub struct Ended {
     pub run: PathBuf,
     /// The bundle, and why the run stopped.
     pub outcome: Outcome,
-    /// Results on the test split; `None` if it was not measured on.
+    /// Results on the test split; `None` if nothing was measured on this split.
     pub test: Option<OnTest>,
     /// Wall time of the optimization in this process, in seconds.
     pub seconds: f64,
-    /// Times of the run's parts, over all processes that worked on the run.
+    /// Times of the run and its phases, summed over all processes that worked on the run.
     pub timing: Timing,
     /// Calibration of the router on validation queries: how well its probabilities match the
     /// outcomes. `None` if it could not be measured.

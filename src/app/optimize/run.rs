@@ -65,8 +65,8 @@ impl Run {
     /// Begins a run in a new directory, or resumes the requested one.
     ///
     /// # Errors
-    /// If there is no run to resume, if a new run's directory already has one, or if a resumed run
-    /// has other programs.
+    /// If there is no run to resume, if the directory of a new run already holds a run, or if a
+    /// resumed run has other programs.
     pub(super) fn open(
         request: &Request,
         start: &Start,

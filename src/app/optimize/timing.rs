@@ -1,5 +1,5 @@
-//! Measures the times of a run's parts and writes them to a file beside its journal. Ignores errors
-//! of writing. Does not depend on what the parts do.
+//! Measures the times of a run's phases and writes them to a file beside the run's journal. Ignores
+//! write errors. Does not depend on what the phases do.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,21 +18,21 @@ use agent_optimize::{
     record::timing::{TIMES_FILE, Timing},
 };
 
-/// Name of the part for the time that the run waits for the language model.
+/// Name of the phase for the time that the run waits for the language model.
 const WAITING: &str = "waiting for the language model";
 /// Minimum time between two writes of the file while steps begin and end.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// Measures the times of a run's parts.
+/// Measures the times of a run's phases.
 pub(super) struct Stopwatch {
     dir: PathBuf,
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The current part, the number of its current step, the start of this step, and the time that
+    /// The current phase, the number of its current step, the start of this step, and the time that
     /// the run had waited for the model before this step.
     present: Option<(&'static str, usize, Instant, Duration)>,
-    /// Total time for which the run has waited for the model, in milliseconds.
+    /// Total time in milliseconds for which the run has waited for the model.
     waited: Arc<AtomicU64>,
     /// When the file was last written.
     kept: Instant,
@@ -52,7 +52,7 @@ impl Stopwatch {
         }
     }
 
-    /// Records that step `step` of the part `phase` is running; ends the previous step, if any.
+    /// Records that step `step` of the phase `phase` is running; ends the previous step, if any.
     pub(super) fn at(&mut self, phase: &'static str, step: usize) {
         if self.present.is_none_or(|(name, at, ..)| (name, at) != (phase, step)) {
             self.close();
@@ -85,8 +85,8 @@ impl Stopwatch {
         self.earlier.and(&self.now)
     }
 
-    /// Ends the current step. Adds the time that the step waited for the model to the part
-    /// [`WAITING`], and the rest of its time to its own part.
+    /// Ends the current step. Adds the time that the step waited for the model to the phase
+    /// [`WAITING`], and the rest of the step's time to its own phase.
     fn close(&mut self) {
         if let Some((phase, step, since, waited_before)) = self.present.take() {
             let waited = self.waited().saturating_sub(waited_before);
@@ -103,7 +103,7 @@ impl Stopwatch {
     }
 
     /// Returns the counter, in milliseconds, to which callers add the time that they wait for the
-    /// model; it is reported as a part of its own.
+    /// model; this time is reported as a separate phase.
     pub(super) fn waiting(&self) -> Arc<AtomicU64> {
         self.waited.clone()
     }

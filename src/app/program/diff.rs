@@ -79,8 +79,8 @@ pub struct Reply {
     pub diff: String,
     /// The parameters whose values differ, sorted by name.
     pub params: Vec<Changed>,
-    /// Comparison of the programs' answers to labelled queries; absent if the journal holds no
-    /// answers of both and the programs were not run.
+    /// Comparison of the programs' answers to labelled queries; absent if the programs were not run
+    /// and the journal does not hold the answers of both.
     pub answers: Option<Answers>,
     /// The effect of each change, in the order of lines; empty unless requested.
     pub effects: Vec<Effect>,
@@ -105,7 +105,7 @@ pub struct Differs {
     /// Position of the query, from 0: among the compared queries or, if the ranks come from the
     /// journal, in the split.
     pub at: usize,
-    /// Text of the query; absent if the id is.
+    /// Text of the query; absent if `id` is absent.
     pub query: Option<String>,
     /// Reciprocal rank that the first program reaches on the query.
     pub from: f32,
@@ -154,8 +154,8 @@ pub struct Effect {
     /// Gain of the first program with only this change over the first program itself; absent if the
     /// changed program does not run.
     pub alone: Option<Gain>,
-    /// Gain of adding this change to the first program with all earlier changes. Compared with the
-    /// last earlier version that runs. Absent if the program does not run with this change.
+    /// Gain of the first program with this and all earlier changes over the last earlier version
+    /// that runs; absent if the program does not run with this change.
     pub after_others: Option<Gain>,
     /// Lines of earlier changes whose effect is part of `after_others`: with them, the program did
     /// not run until this change was added.

@@ -204,7 +204,8 @@ impl Request {
 }
 
 /// Compiles the code that runs inside WebAssembly (the program, if it is a module, or the Rhai
-/// engine) before the program's time starts. Has its own deadline.
+/// engine) in advance, so that this does not count towards the program's deadline. Has its own
+/// deadline.
 ///
 /// # Errors
 /// If the module or the engine cannot be compiled.

@@ -30,8 +30,7 @@ const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
 /// Approximate maximum number of points in a curve.
 const MAX_POINTS: usize = 400;
-/// Kind of the steps in the journal that improve programs, and name of the part of a run that holds
-/// them.
+/// Kind of the steps in the journal that improve programs, and name of the phase of these steps.
 const IMPROVEMENT: (&str, &str) = ("parent", "improving programs");
 
 /// State of a run, with its costs, times and scores so far.
@@ -93,7 +92,7 @@ pub struct RunNow {
     /// Estimated time, in seconds, of the remaining steps that improve programs; only while the run
     /// is running.
     eta_seconds: Option<u64>,
-    /// Time of each part of the run.
+    /// Time of each phase of the run.
     #[schema(value_type = Vec<serde_json::Value>)]
     phases: Vec<Summary>,
     /// Scores of programs over time, in the order of their trials. Includes only trials on the

@@ -36,10 +36,10 @@ impl Evaluation {
         Ok(Self { runtime, compiled, params: params.clone() })
     }
 
-    /// Runs the program on one item, a query as JSON text, and returns the encoded ranking.
+    /// Runs the program on one item, a query as a JSON string, and returns the encoded ranking.
     ///
     /// # Errors
-    /// If the item is not a JSON text.
+    /// If the item is not a JSON string.
     pub fn run(&self, item: &str) -> Result<Vec<u8>> {
         let query: String =
             serde_json::from_str(item).context("an item of the plan is not a query; plan again")?;

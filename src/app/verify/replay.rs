@@ -1,5 +1,5 @@
 //! Answers the validation queries again: the scores of the bundle, of its categories and of the
-//! baselines must equal the scores that the bundle records exactly.
+//! baselines must exactly equal the scores that the bundle records.
 //!
 //! If a program fails on a query, the default candidates of the query replace the program's
 //! ranking, as when the bundle was frozen.
@@ -52,7 +52,7 @@ pub(super) struct Replay {
     categories: Vec<usize>,
     /// Reciprocal rank of every baseline on each query, by the name of the baseline.
     baselines: BTreeMap<&'static str, Vec<f32>>,
-    /// Number of failures of programs, with a description of the first; `None` without failures.
+    /// Number of failures of programs, with a description of the first; `None` if there are none.
     pub(super) failed: Option<(u64, String)>,
 }
 
@@ -68,8 +68,8 @@ impl Replay {
         (0..self.categories.len()).filter(|&query| self.categories[query] == at).collect()
     }
 
-    /// Compares the bundle with the best baseline on the queries at these positions; `None` without
-    /// queries.
+    /// Compares the bundle with the best baseline on the queries at these positions; `None` if
+    /// there are no queries.
     pub(super) fn score(&self, queries: &[usize], seed: u64) -> Result<Option<CategoryScore>> {
         Ok(category_score(queries, &self.ranks, &self.baselines, seed)?)
     }

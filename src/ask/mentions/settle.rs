@@ -8,7 +8,8 @@ use crate::{
 use agent_ground::words::is_question_word;
 use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
-/// Maximum number of words between a name and the name that tells which of several nodes is meant.
+/// Maximum number of words between the name of several nodes and the name that identifies which of
+/// them is meant.
 const MAX_BETWEEN: usize = 2;
 /// Words for the rows that an assumption does not remove.
 const LEFT: [&str; 5] = ["left", "remain", "remained", "remaining", "remains"];
@@ -58,9 +59,9 @@ pub(super) fn settle(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     }
 }
 
-/// Keeps, of several nodes with one name, those that link to the node named after them: the animal
-/// in `Bella of Peter Kern`. The second name and the
-/// words between then have no meaning of their own.
+/// Keeps, of several nodes with the same name, only the nodes linked to a node whose name follows:
+/// the animal in `Bella of Peter Kern`. The second name and the words between the names become
+/// fillers.
 fn narrow_namesakes(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let kb = &schema.base.kb;
     for at in 0..all.len() {

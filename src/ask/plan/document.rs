@@ -34,7 +34,7 @@ const MAX_TOP: usize = 10_000;
 const MAX_TEXTS: usize = 3;
 /// Maximum length in bytes of a value, a name or a description.
 const MAX_TEXT: usize = 1_000;
-/// Maximum length of an SQL statement in bytes.
+/// Maximum length in bytes of an SQL statement.
 const MAX_STATEMENT: usize = 10_000;
 /// Maximum length in characters of a message about a document. Messages that repeat a long text of
 /// the document are cut to this length.
@@ -51,8 +51,8 @@ impl Plan {
     /// Parses a JSON document as a plan, and checks the plan against the base.
     ///
     /// # Errors
-    /// A message if the document is not a plan, exceeds a limit, or names something that the base
-    /// does not have; cut after [`MAX_MESSAGE`] characters.
+    /// A message, cut after [`MAX_MESSAGE`] characters, if the document is not a plan, exceeds a
+    /// limit, or names something that the base does not have.
     pub(crate) fn from_document(schema: &Schema, document: &Json) -> Result<Plan, String> {
         let parsed = || -> Result<Plan, String> {
             let mut document = document.clone();
@@ -169,7 +169,11 @@ impl Checked<'_> {
         bound(plan.columns.len() + plan.texts.len(), MAX_COLUMNS, "columns")?;
         bound(plan.texts.len(), MAX_TEXTS, "text columns")?;
         for TextColumn { name, description } in &plan.texts {
-            bound(name.len().max(description.len()), MAX_TEXT, "bytes of a column of texts")?;
+            bound(
+                name.len().max(description.len()),
+                MAX_TEXT,
+                "bytes in the name or description of a text column",
+            )?;
         }
         bound(plan.operation.subjects().len(), MAX_PARTS, "subjects")?;
         for column in &plan.columns {
@@ -183,7 +187,7 @@ impl Checked<'_> {
             Some(Change::Scale { column, times, plus }) => {
                 self.number(*column)?;
                 let is_finite = times.is_finite() && plus.is_finite();
-                require(is_finite, || "a supposed change must be finite".to_owned())?;
+                require(is_finite, || "\"times\" and \"plus\" must be finite".to_owned())?;
             }
             Some(Change::LeaveOut(tests)) => {
                 require(!tests.is_empty(), || {
@@ -265,7 +269,7 @@ impl Checked<'_> {
 
     fn nodes(&self, nodes: &[u32]) -> Result<(), String> {
         let fits = (1..=MAX_NODES).contains(&nodes.len());
-        require(fits, || format!("a condition must have 1 to {MAX_NODES} nodes"))?;
+        require(fits, || format!("a condition or test must have 1 to {MAX_NODES} nodes"))?;
         let lost = nodes.iter().find(|node| !self.kb.contains(**node));
         lost.map_or(Ok(()), |node| Err(format!("the base has no node {node}")))
     }
@@ -397,7 +401,7 @@ impl Checked<'_> {
                 let why = || "a comparison needs two or more subjects".to_owned();
                 require(subjects.len() > 1, why)?;
                 let fits = !by_how_much || subjects.len() == 2 && !yes_no;
-                let why = || "by_how_much needs two subjects, without yes_no".to_owned();
+                let why = || "\"by_how_much\" needs two subjects and no \"yes_no\"".to_owned();
                 require(fits, why)?;
                 self.measure(*measure)
             }
@@ -422,7 +426,7 @@ impl Checked<'_> {
             Operation::Sql { statement, .. } => {
                 let alone = self.plan.filters.is_empty() && self.plan.supposed.is_none();
                 require(alone, || {
-                    "a statement must not be combined with filters or a supposed change".to_owned()
+                    "an SQL statement must not be combined with filters or \"supposed\"".to_owned()
                 })?;
                 let too_long = || format!("a statement has more than {MAX_STATEMENT} bytes");
                 require(statement.len() <= MAX_STATEMENT, too_long)

@@ -197,8 +197,8 @@ impl Reading<'_> {
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 
-    /// Whether a condition leads over nodes that the question does not mention: in `is X in
-    /// Norway`, Norway is not where the orders of X went.
+    /// Whether a condition's metapath has several steps and the question mentions none of its
+    /// relations: `is X in Norway` does not ask whether orders of X went to Norway.
     pub(super) fn is_far(&self, condition: &Condition) -> bool {
         let steps = &condition.steps;
         steps.len() > 1 && self.schema.said(steps, &self.said) <= 0

@@ -123,8 +123,8 @@ impl Reading<'_> {
         Ok(date.bounds.iter().map(test).collect())
     }
 
-    /// Returns the field of a type that holds years; of several fields, the field with the most
-    /// values. If no field holds years, returns all fields that hold dates.
+    /// Returns a type's field of years; of several such fields, the field with the most values. If
+    /// no field holds years, returns all fields that hold dates.
     pub(super) fn time_fields(&self, kind: TypeId) -> Vec<FieldId> {
         let of = |wanted: ColumnKind| {
             let own = self.schema.samples(kind).iter().filter(move |own| own.kind == wanted);

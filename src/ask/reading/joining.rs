@@ -51,7 +51,8 @@ impl Reading<'_> {
     }
 
     /// Returns the mention of the preceding name to which the name in mention `at` is joined by
-    /// `and`, a comma or `or`, and whether it is `or`. `None` if the name is not joined to another.
+    /// `and`, a comma or `or`, and whether the word is `or`. `None` if the name is not joined to
+    /// another name.
     pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
         let (mut place, mut or) = (self.beside(at, -1)?, false);
         loop {

@@ -358,8 +358,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the only step from the rows, to another type, whose relation mention `at` names;
-    /// `None` if there is no such step or several.
+    /// Returns the step from the rows to another type along the relation that mention `at` names;
+    /// `None` if there is no such step, or more than one.
     pub(super) fn only_step(&self, at: usize) -> Option<MetapathStep> {
         let mut steps = self.schema.steps(self.rows);
         steps.retain(|step| step.to != self.rows && self.says(at, step.relation));
@@ -367,8 +367,8 @@ impl Reading<'_> {
         self.called_step(at).or_else(only)
     }
 
-    /// Returns the step from the rows along the relation whose whole name a mention is:
-    /// `co_curator`.
+    /// Returns the step from the rows along the relation whose whole name, of several words, is the
+    /// text of a mention: `co_curator`.
     pub(super) fn called_step(&self, at: usize) -> Option<MetapathStep> {
         let said = self.mentions.said(at).iter().map(|token| &token.word);
         let is_called = |step: &MetapathStep| {
@@ -378,7 +378,7 @@ impl Reading<'_> {
         self.schema.steps(self.rows).into_iter().find(is_called)
     }
 
-    /// Whether a mention is the noun, not a verb, for the only step it may mean: `which lecturer`.
+    /// Whether a mention is the noun of the relation that it names, not a verb: `which lecturer`.
     pub(super) fn is_noun_of_step(&self, at: usize) -> bool {
         let nouns = self.only_step(at).map(|step| &self.schema.nouns[usize::from(step.relation.0)]);
         let said = self.said_at(at);
@@ -522,7 +522,7 @@ impl Reading<'_> {
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
     }
 
-    /// Fails because the question names no known number of the rows.
+    /// Returns the error that the question names no numeric field of the rows.
     pub(super) fn no_number<T>(&self) -> Result<T, AskError> {
         let rows = self.kb.type_name(self.rows);
         let samples = self.schema.samples(self.rows).iter();
@@ -639,8 +639,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the aggregate function of the numbers in mention `at` and `column`, mentioned or
-    /// implied.
+    /// Returns the aggregate function, mentioned or implied, for the numbers in `column`, which
+    /// mention `at` names.
     fn aggregating(
         &mut self,
         at: usize,

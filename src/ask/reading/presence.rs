@@ -52,19 +52,19 @@ impl Reading<'_> {
                 self.column(ColumnSpec::Count(steps))
             }
             Some(What::Type(_)) => {
-                return missing(format!("links from one {rows} to another are not supported here"));
+                return missing(format!("links from one {rows} to another cannot be negated"));
             }
             _ => return Ok(None),
         };
         Ok(Some(count_is(Bound::Equal, column)))
     }
 
-    /// Builds the test that the value of a row that `steps` lead to is one (if `holds`), or is a
-    /// word for nothing: `no parking`, where `parking` can be `none`. `None` if the steps do not
+    /// Builds the test that the value to which `steps` lead from a row is a word for nothing, or,
+    /// if `holds`, is not: `no parking`, where `parking` can be `none`. `None` if the steps do not
     /// lead to values, or if no value is such a word and some rows have no value.
     ///
     /// # Errors
-    /// If every row has a value, and none is a word for nothing.
+    /// If every row has a value, and no value is a word for nothing.
     pub(super) fn value_test(
         &mut self,
         steps: &[MetapathStep],
@@ -91,10 +91,11 @@ impl Reading<'_> {
         missing(format!("every {rows} has a {values}; name one of its values"))
     }
 
-    /// Whether 0 means that a row has none, because every row has a value of the field.
+    /// Whether the value 0 of a field means that a row has nothing: some rows have the value 0, and
+    /// no row lacks a value.
     ///
     /// # Errors
-    /// If some rows have the value 0 and some have none.
+    /// If some rows have the value 0 and others have no value.
     pub(super) fn zero_is_none(&mut self, field: FieldId) -> Result<bool, AskError> {
         let is_zero = |node: NodeId| {
             let value = self.kb.field(node, field).and_then(quantity);

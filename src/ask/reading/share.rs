@@ -23,8 +23,8 @@ const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
 impl Reading<'_> {
     /// Builds the operation that computes the percentage of the rows in the whole that are also in
-    /// the part. The requirements of the whole stay in `parts`. `cue` is the index of the mention
-    /// that asks for the share.
+    /// the part. The conditions and filters of the whole stay in `parts`. `cue` is the index of the
+    /// mention that asks for the share.
     ///
     /// # Errors
     /// If the question does not mention the part, or if it is unclear which words belong to the

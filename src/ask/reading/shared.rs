@@ -1,6 +1,6 @@
-//! Joins conditions that hold of one and the same node between the named nodes and the rows: in
-//! `which features does Harbour have in the basic edition`, one row of a table of product features
-//! is of Harbour and of the basic edition.
+//! Joins conditions that a single node between the named nodes and the rows must satisfy: in `which
+//! features does Harbour have in the basic edition`, the same row of a table of product features
+//! must link to both Harbour and the basic edition.
 
 use crate::{
     lexicon::Bound,
@@ -13,9 +13,9 @@ use crate::{
 use agent_kb::{Direction, MetapathStep, TypeId, distinct, table::ColumnSpec};
 
 impl Reading<'_> {
-    /// Replaces conditions on nodes of one type, which link to the rows by one step, by the test
-    /// that a row has such a node that satisfies them all. Conditions of the same type of named
-    /// nodes stay apart: a paper of two authors has two authorships.
+    /// Replaces conditions on intermediate nodes of one type, which are one step from the rows, by
+    /// the test that a row links to an intermediate node that satisfies them all. Conditions whose
+    /// named nodes have the same type are not joined: a paper of two authors has two authorships.
     pub(super) fn join_conditions(&mut self, parts: &mut Parts) {
         let last_of_two = |(_, one): &(usize, Condition)| match *one.steps.as_slice() {
             [_, last] => Some(last),
@@ -53,9 +53,9 @@ impl Reading<'_> {
         condition.nodes.iter().all(|&node| self.kb.node_type(node) == kind).then_some(kind)
     }
 
-    /// Returns the step from the named nodes of a condition to the nodes from which the step `last`
-    /// leads to the rows. A condition over one edge holds of such nodes too, if each edge of its
-    /// relation stands for one of them. `None` for other conditions.
+    /// Returns the step from the named nodes of a condition to the intermediate nodes, from which
+    /// the step `last` leads to the rows. A condition of a single step has intermediate nodes too
+    /// if its relation has exactly one edge for each of them. `None` for other conditions.
     fn first_step(&self, condition: &Condition, last: MetapathStep) -> Option<MetapathStep> {
         match *condition.steps.as_slice() {
             [step, end] if end == last => Some(step),

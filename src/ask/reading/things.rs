@@ -62,7 +62,7 @@ impl Role {
 
 /// Maximum number of steps from the rows to nodes whose field has a mentioned value.
 const MAX_STEPS_TO_VALUE: usize = 2;
-/// Maximum length of a value that is a code, in characters.
+/// Maximum length in characters of a value that counts as a code.
 const MAX_CODE: usize = 2;
 /// Maximum number of codes that a message lists.
 const MAX_CODES: usize = 8;
@@ -167,8 +167,8 @@ impl Reading<'_> {
         own.map(|(at, thing)| (at, thing.clone())).collect()
     }
 
-    /// Returns the role of the nodes with the name `thing`: nodes at the end of a metapath from the
-    /// rows or, without steps, rows.
+    /// Returns the role of the nodes with the name `thing`: nodes to which `steps` lead from the
+    /// rows; without steps, rows themselves.
     fn nodes_called(&self, thing: &Thing, steps: Vec<MetapathStep>) -> Role {
         let kind = steps.last().map_or(self.rows, |step| step.to);
         let own = thing.nodes.iter().copied();
@@ -392,9 +392,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the value of the rows' own field that would match the name `thing`, which only more
-    /// distant nodes have: for `customers in Norway`, the country of customers if only orders went
-    /// to Norway. `None` if the question mentions the metapath to these nodes.
+    /// For a name `thing` that is not a value of any row, returns it as a value of the field that
+    /// would hold it: for `customers in Norway`, the country of customers, even if only orders went
+    /// to Norway. `linked` are the metapaths from the rows to the nodes with the name. `None` if
+    /// the question mentions any of these metapaths, or if not exactly one field of the rows fits.
     ///
     /// # Errors
     /// If this field has only codes: clients may be `P` or `O`, and no client is a `company`.
@@ -436,7 +437,7 @@ impl Reading<'_> {
     }
 
     /// Returns the roles of a name that is a value of a field of linked nodes: one role for each
-    /// pair of such a field and a metapath to its type that the question mentions most.
+    /// pair of such a field and a metapath to its type that the question mentions most strongly.
     fn values_of_linked(&self, thing: &Thing) -> Vec<(String, Role)> {
         let mut roles = Vec::new();
         for value in thing.values.iter().filter(|value| value.kind != self.rows) {

@@ -21,9 +21,9 @@ const PLACES: [&str; 8] =
     ["location", "place", "city", "town", "venue", "region", "country", "address"];
 /// Names of fields that describe something, best first.
 const TEXTS: [&str; 6] = ["synopsis", "description", "abstract", "summary", "plot", "text"];
-/// Words for one of several values.
+/// Words that select one of several values by its position.
 const ORDINALS: [&str; 6] = ["first", "last", "latest", "earliest", "next", "previous"];
-/// Words for the unit of a value that the question names otherwise: `what year was X born`.
+/// Words that may only give the unit of the requested value: `year` in `what year was X born`.
 const UNITS: [&str; 5] = ["year", "date", "day", "month", "time"];
 
 /// Last words of field names that only give the unit.
@@ -78,10 +78,10 @@ impl Reading<'_> {
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 
-    /// Sets the rows to the nodes whose value is requested, and returns whether they join all named
-    /// nodes. Otherwise they are of the chosen type if it has a named node, or else of the type of
-    /// a named node that has the requested column: the price of a medicine is its own rather than
-    /// that of a treatment with it.
+    /// Sets the row type to the type whose nodes join all named nodes, and returns whether there is
+    /// such a type. If not, keeps the row type if it has a named node; otherwise takes a named
+    /// node's type that has the requested column, if any: for the price of a medicine, the medicine
+    /// rather than a treatment with it.
     fn take_rows(&mut self) -> bool {
         if let Some(joining) = self.joining() {
             self.rows = joining;

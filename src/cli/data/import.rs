@@ -34,7 +34,8 @@ pub(crate) fn install(request: &Request, json: bool, ctx: &Context) -> Result<Ex
     print_end(&reply, json, ctx)
 }
 
-/// Prints the reply as JSON, or else a notice of the next step if the import is in effect.
+/// Prints the reply as JSON if `json` is true; otherwise prints a notice of the next step, if the
+/// import took effect at once.
 pub(super) fn print_end(reply: &Reply, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         ctx.printer.json(reply)?;

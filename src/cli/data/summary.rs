@@ -43,7 +43,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Prints the whole summary of the dataset `name`, with all likely mistakes.
+/// Prints the whole summary of the dataset `name`, and all likely mistakes in its data.
 ///
 /// # Errors
 /// If stdout cannot be written to.

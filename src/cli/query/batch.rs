@@ -21,7 +21,7 @@ use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, check_query};
 use agent_systems::bundle::OpenedBundle;
 
-/// Maximum length of a line of the input, in bytes.
+/// Maximum length in bytes of an input line.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Maximum size in bytes of the rest of a line that is too long; an endless line ends the batch.
 const MAX_SKIPPED_BYTES: u64 = 1 << 30;

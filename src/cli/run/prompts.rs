@@ -20,7 +20,7 @@ const SHOWN_DIGITS: usize = 12;
 pub(crate) struct Args {
     #[command(flatten)]
     run: RunArg,
-    /// Print only exchanges that this step used, by its number in the journal
+    /// Print only exchanges that step N of the journal used
     #[arg(long, value_name = "N", group = "which")]
     step: Option<u64>,
     /// Print only exchanges of this role

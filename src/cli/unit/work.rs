@@ -53,8 +53,7 @@ pub(super) struct Bench<'a> {
     ctx: &'a Context,
     /// Resources of the latest plan, with the digest of the plan.
     opened: Option<(blake3::Hash, Opened)>,
-    /// Runtime of programs for the latest plan that evaluates, with the fingerprint of the index it
-    /// uses.
+    /// Runtime of the latest plan that runs trials of programs, with the fingerprint of its index.
     runtime: Option<(String, Arc<Runtime>)>,
 }
 

@@ -14,11 +14,11 @@ use crate::sample::wording::{AMAZON, MAG, PRIME};
 
 /// Value that marks a node without a fact for an aspect.
 pub(super) const NO_FACT: u8 = u8::MAX;
-/// Share of facts, in per cent, drawn from the few values typical of the node's theme instead of
+/// Percentage of facts that are drawn from the few values typical of the node's theme instead of
 /// from all values.
 const TYPICAL: usize = 35;
-/// Share of statements, in per cent, that use a value's first synonym; other statements use a
-/// random synonym.
+/// Percentage of statements that use a value's first synonym; other statements use a random
+/// synonym.
 const USUAL_WORDING: usize = 45;
 /// Number of values of an aspect that are typical of one theme.
 const N_TYPICAL: usize = 3;
@@ -30,7 +30,7 @@ const N_TYPICAL: usize = 3;
 pub(super) struct Aspect {
     /// Noun for the kind of property, such as `material`; questions also use it.
     pub(super) name: String,
-    /// Share of the nodes of the type, in per cent, that have a fact of this kind.
+    /// Percentage of the type's nodes that have a fact of this kind.
     pub(super) share: usize,
     /// Frames of whole sentences, for documents.
     pub(super) sentences: Vec<String>,
@@ -108,8 +108,8 @@ impl Facts {
         Facts { aspects, values }
     }
 
-    /// Returns the facts of the node with an index in the type: a value, or [`NO_FACT`], for each
-    /// aspect.
+    /// Returns the facts of the node with this index within the type: a value, or [`NO_FACT`], for
+    /// each aspect.
     pub(super) fn of(&self, index: u32) -> &[u8] {
         let from = index as usize * self.aspects.len();
         self.values.get(from..from + self.aspects.len()).unwrap_or_default()

@@ -16,8 +16,7 @@ use crate::sample::random::{Spread, Stream};
 use crate::sample::schema::{Degree, EdgePlan, SCHEMAS};
 use agent_kb::metapath::Links;
 
-/// Share of the draws, in per cent, that choose a node within the theme of the node that draws the
-/// edge.
+/// Percentage of the draws that choose a node within the theme of the node that draws the edge.
 const INSIDE_THEME: usize = 75;
 /// Maximum mean degree, as a share of the nodes that can be drawn, so that small bases stay sparse.
 const DENSITY_LIMIT: f64 = 0.025;
@@ -80,7 +79,7 @@ impl World {
         if plan.degree == Degree::Target { (target, source) } else { (source, target) }
     }
 
-    /// Returns the id in the base of the node with an index in its type.
+    /// Converts a node's index within its type to the node's id in the base.
     pub(super) fn id(&self, node_type: usize, index: u32) -> u32 {
         self.offsets[node_type] + index
     }

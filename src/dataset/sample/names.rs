@@ -65,8 +65,8 @@ pub(super) fn product_code(stream: &mut Stream) -> String {
     format!("B0Z{tail}")
 }
 
-/// Returns the name of the node with an index in its type. The titles of products and papers depend
-/// on `facts`.
+/// Returns the name of the node with this index within its type. The titles of products and papers
+/// depend on `facts`.
 pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
     let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
     let stream = &mut stream;

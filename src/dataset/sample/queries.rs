@@ -43,10 +43,10 @@ pub(super) struct Question {
     /// The wording of the question.
     pub(super) text: String,
     /// Nodes that fill the template's slots, as indices within their types.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the naive executor in the tests reads it"))]
     pub(super) slots: Vec<u32>,
     /// Facts that the answers must have; empty for a question about relations only.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the naive executor in the tests reads it"))]
     pub(super) properties: Properties,
     /// Answers, as indices within the target type, ascending.
     pub(super) answers: Vec<u32>,

@@ -31,7 +31,7 @@ pub(super) struct EdgePlan {
     pub(super) target: String,
     /// Number of stored edges at scale 1.
     pub(super) full: u32,
-    /// Share, in per cent, of the nodes at the drawing end that have edges of this tuple.
+    /// Percentage of the nodes at the drawing end that have edges of this tuple.
     pub(super) share: usize,
     /// Which end draws the edges, and the distribution of the number of edges per node of this end.
     pub(super) degree: Degree,

@@ -96,7 +96,7 @@ pub(super) static TEMPLATES: LazyLock<Vec<Template>> =
     LazyLock::new(|| read::<Templates>(include_str!("data/templates.toml")).template);
 
 /// Reads a data file.
-#[allow(clippy::expect_used, reason = "the files are part of the binary, and tests read each")]
+#[allow(clippy::expect_used, reason = "the files are compiled in, and tests parse each of them")]
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> T {
-    toml::from_str(text).expect("a data file of the samples has the shape of its type")
+    toml::from_str(text).expect("a built-in data file of the samples is valid")
 }

@@ -1,9 +1,9 @@
 //! Lists and reads the files of a folder, or the members of a zip file.
 //!
 //! The name of a member is never used as a path for writing. Only members that are stored or
-//! deflated are supported. Opening a zip file fails if a name leads outside, a member is a link or
-//! encrypted, members overlap or have the same name, or a size is implausible. Reading a member
-//! fails if its length or checksum differs from its entry in the list of members.
+//! deflated are supported. Opening a zip file fails if a name is not a plain relative path, a
+//! member is a link or encrypted, members overlap or have the same name, or a size is implausible.
+//! Reading a member fails if its length or checksum differs from its entry in the list of members.
 
 use std::{
     fs::{self, File},
@@ -20,9 +20,9 @@ use agent_ground::files;
 const MAX_FOLDER_DEPTH: usize = 8;
 /// Maximum length of a member's name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
-/// Size of a local header without name and extra field, in bytes.
+/// Size in bytes of a local header without name and extra field.
 const LOCAL_HEADER_BYTES: u64 = 30;
-/// Minimum unpacked size of a member to which the limit on the compression ratio applies, in bytes.
+/// Minimum unpacked size in bytes of a member to which the limit on the compression ratio applies.
 const MIN_BOMB_BYTES: u64 = 1 << 20;
 
 /// Limits of an archive.
@@ -225,7 +225,7 @@ pub(super) struct Members(Vec<Member>);
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
-    /// Length of the name as written in the zip file, in bytes.
+    /// Length in bytes of the name as written in the zip file.
     stored_bytes: u64,
     /// Unpacked size of the member, in bytes.
     pub(super) size: u64,
@@ -277,10 +277,10 @@ impl Members {
             let (size, stored) = (entry.size(), entry.compressed_size());
             check(size, limits.member_bytes, "bytes in one member")?;
             if size > MIN_BOMB_BYTES && size / limits.ratio.max(1) > stored {
-                return refuse("unpacks to far more bytes than it takes");
+                return refuse("unpacks to far more bytes than its packed size suggests");
             }
             if !deflated && size != stored {
-                return refuse("is stored uncompressed, but its two sizes differ");
+                return refuse("is stored uncompressed, but its packed and unpacked sizes differ");
             }
             total = total.saturating_add(size);
             check(total, limits.total_bytes, "bytes in all members")?;

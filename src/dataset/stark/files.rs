@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// Maximum size of a pickle with the names of types or relations, in bytes.
+/// Maximum size in bytes of a pickle with the names of types or relations.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
 /// Maximum number of characters of an invalid name that a message shows.
 const SHOWN_CHARS: usize = 60;

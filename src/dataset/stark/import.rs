@@ -74,7 +74,7 @@ impl Origin {
 }
 
 /// Imports a base of the benchmark and its queries from the directory `source` as base `name` of
-/// `home`. An installed base with that name is replaced, or gets a next version, see
+/// `home`. An installed base with that name is replaced, or gets a new version, see
 /// [`ImportOptions::as_next_version`]. [`crate::stark`] describes the layout of `source`.
 ///
 /// Nodes get the ids, types and documents of the reference; [`crate::stark::Documents`] renders the
@@ -334,9 +334,9 @@ fn read_edges(
 ///
 /// The reference leaves the graph unchanged if every pair of nodes is stored equally often in both
 /// directions, whatever the types of the edges. It then follows edges in their stored direction
-/// only. Otherwise it adds a twin in the other direction to each edge. All edges between two nodes,
-/// in either direction, then get the mean of their type numbers, rounded down
-/// (`to_undirected(reduce="mean")` of PyG, as called by `stark_qa`).
+/// only. Otherwise it adds a reverse edge for each edge. All edges between two nodes, in either
+/// direction, then get the mean of their type numbers, rounded down (`to_undirected(reduce="mean")`
+/// of PyG, as called by `stark_qa`).
 ///
 /// The three slices must have equal length. Time: O(e log e) for e edges; memory: 16 bytes per
 /// edge.

@@ -49,7 +49,7 @@ pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, St
     }
 }
 
-/// Returns the value of a required key; without it, the reference fails too.
+/// Returns the value of a required key; a missing key is an error, as in the reference.
 fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
@@ -64,8 +64,8 @@ fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }
 
-/// Returns the fields of the given keys, which are separated by spaces, in this order; keys without
-/// a value for which `is_known` holds are skipped.
+/// Returns the fields of the space-separated `keys`, in this order; skips a key whose value is
+/// missing, empty or rejected by `is_known`.
 fn fields_of(info: &Value, keys: &str, is_known: fn(&Value) -> bool) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     for key in keys.split(' ') {
@@ -84,7 +84,8 @@ fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: &Value) {
     }
 }
 
-/// Converts a field value to JSON: missing values become null, whole floats become integers.
+/// Converts a field value to JSON: missing values, bytes and calls become null, whole floats become
+/// integers.
 fn json(value: &Value) -> serde_json::Value {
     let list = |items: &[Value]| serde_json::Value::Array(items.iter().map(json).collect());
     match value {

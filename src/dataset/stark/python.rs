@@ -65,8 +65,9 @@ fn push_items<T>(out: &mut String, ends: [&str; 2], items: &[T], push: fn(&mut S
     out.push_str(ends[1]);
 }
 
-/// Appends characters in quotes; the flag of each character is whether it is printable. Double
-/// quotes are used if the text has single quotes but no double quotes, otherwise single quotes.
+/// Appends characters in quotes; the flag of each character is true if the character is printable.
+/// Double quotes are used if the text has single quotes but no double quotes, otherwise single
+/// quotes.
 fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
     let has = |sought| chars.clone().any(|(c, _)| c == sought);
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };

@@ -395,8 +395,8 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 }
 
-/// Reads the description of a tensor, a call in the pickle: returns the view without its start, the
-/// key of the storage, and the number of elements stored there.
+/// Reads the description of a tensor, a call in the pickle: returns the view, whose `start` is not
+/// yet set, the key of the storage, and the number of elements stored there.
 fn describe(value: &Value) -> Option<(View, &str, u64)> {
     let [storage, offset, shape, strides, ..] = arguments(value, REBUILD)? else { return None };
     let [kind, dtype, key, _place, n_stored] = arguments(storage, "persistent")? else {

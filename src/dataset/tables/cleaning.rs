@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a marker of a missing value in a CSV or TSV file: `NULL`, `n/a`, `-` | an empty cell |
 //! | a number with a decimal comma: `1.234,56` | `1234.56` |
-//! | a date: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, then any time |
+//! | a date: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31` and the time, if any |
 //!
 //! The first 50,000 rows decide how a column is converted. A marker that is unique in a column of
 //! unique ids is kept. Numbers are converted if some in the column have a decimal comma and none
@@ -33,9 +33,9 @@ const MISSING: [&str; 16] = [
 ];
 /// Minimum share of dates among the nonempty cells of a column that is converted as dates.
 const MIN_DATES: f64 = 0.95;
-/// Maximum number of markers of missing values that are used from a mapping.
+/// Maximum number of markers of missing values in a mapping; further markers are ignored.
 const MAX_MARKERS: usize = 100;
-/// Maximum length of a cell that is checked for a number or a date, in bytes.
+/// Maximum length in bytes of a cell that is checked for a number or a date.
 const MAX_BYTES: usize = 40;
 /// Years that a date may have.
 const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
@@ -69,7 +69,7 @@ pub struct Repair {
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
     markers: BTreeSet<String>,
-    /// Names of columns with unique ids, where a marker such as `NA` is an id.
+    /// Names of columns with unique ids, where a text such as `NA` is an id, not a missing value.
     ids: BTreeSet<String>,
     forms: BTreeMap<String, Form>,
     counts: RefCell<Counts>,
@@ -111,7 +111,7 @@ struct Look {
     values: HashSet<String>,
     markers: u64,
     /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts cells that
-    /// certainly are, and `points` counts numbers with a decimal point.
+    /// are certainly such numbers, and `points` counts numbers with a decimal point.
     commas: u64,
     sure_commas: u64,
     points: u64,

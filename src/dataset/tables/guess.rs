@@ -6,10 +6,10 @@
 //! | id | the declared key; else a nearly unique column that has an id-like name or comes first |
 //! | link | a declared foreign key; else a column with a type's name (`brand_id`) or with its ids |
 //! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
-//! | name | columns with known names, called after the table, or of short texts; see `names` |
+//! | name | columns with known names, named after the table or with short texts; see `names` |
 //! | edges | a table with two links, without ids of its own and without texts |
 //!
-//! Of several types, a column links to the one with the fewest other ids.
+//! If several types fit, a column links to the type with the fewest other ids.
 
 mod column;
 mod names;
@@ -52,19 +52,19 @@ const ID_NAMES: &str = "key sku code uuid guid isbn asin doi iri uri url slug ea
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
 /// Score of an id column named after its own table, such as `author_id` in `authors.csv`.
 const OWN_NAME_SCORE: u32 = 95;
-/// Score of an id column with a name of [`ID_NAMES`]; a name with at least this score is sure.
+/// Score of an id column with a name in [`ID_NAMES`]; a name with at least this score is sure.
 const SURE_NAME_SCORE: u32 = 80;
 /// Added to the score of the first column if its name only suggests ids.
 const FIRST_BONUS: u32 = 5;
 /// Penalty on the score of an id column with missing or repeated ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
-/// Maximum share of the rows of an id column whose ids may be missing or repeated.
+/// Maximum share of an id column's rows in which the id is missing or repeated.
 const MAX_INVALID_SHARE: f64 = 0.05;
 /// Number of rows per tolerated invalid row in an id column with a sure name.
 const ROWS_PER_INVALID: u64 = 5;
 /// Maximum number of tolerated invalid rows in an id column with a sure name.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Nouns for what a row of a table may be to another row of it, separated by spaces.
+/// Words in names of columns that link a row to another row of the same table, separated by spaces.
 const OWN_LINKS: &str = "\
     parent manager supervisor boss superior lead chief predecessor successor previous next mother \
     father sire dam partner spouse mentor original reply_to replaced_by superseded_by part_of";
@@ -78,18 +78,21 @@ const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 const MIN_DISTINCT: usize = 2;
 /// Minimum number of distinct values of a column of numbers that links without a matching name.
 const MIN_NUMBERS: usize = 5;
-/// Minimum share of the values of such a column of numbers that must be ids.
+/// Minimum share of the values of a column of numbers that must be ids, for a link without a
+/// matching name.
 const MIN_FAR_SHARE: f64 = 0.9;
-/// The least id to which such a column links must be above this multiple of the number of ids.
+/// For a link from a column of numbers without a matching name, the linked table's least id must be
+/// above this multiple of the number of its ids.
 const FAR_FROM_ZERO: f64 = 5.0;
-/// Added to the score of a link to the same table from a column with a name of [`OWN_LINKS`].
+/// Added to the score of a link to the same table from a column whose name ends with a word in
+/// [`OWN_LINKS`].
 const OWN_BONUS: f64 = 0.1;
 /// Added to the score of a link from a column whose name is a noun for people to a table of people.
 const PEOPLE_BONUS: f64 = 0.1;
 /// Added to the score of a link, multiplied by the share of the table's ids that the column uses.
 const USED_BONUS: f64 = 0.05;
-/// Minimum length of the last word in a column's name that may be the beginning of the last word in
-/// a table's name, in bytes.
+/// Minimum length in bytes of a column name's last word that begins a table name's last word, such
+/// as `bill_to_cont` for `contacts`.
 const MIN_NOUN: usize = 4;
 /// Minimum length in bytes of the noun in the name of an id column, such as `dept_key`.
 const MIN_ID_NOUN: usize = 3;
@@ -327,8 +330,8 @@ impl TableFacts {
             || stem.is_some_and(|stem| self.names().contains(&stem))
     }
 
-    /// Returns the names by which columns of other tables may refer to the rows: those of the type
-    /// and of the table, without abbreviations.
+    /// Returns the names by which columns of other tables may refer to the rows: the names of the
+    /// type and of the table, with abbreviations spelled out.
     fn names(&self) -> [String; 2] {
         let table = singular(&snake(&self.table.stem()));
         [spelled_out(&self.node_type), spelled_out(&table)]

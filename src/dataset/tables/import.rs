@@ -303,7 +303,8 @@ fn each_row(
 }
 
 impl Import<'_> {
-    /// Returns the ends of the edges that the rows of a table of nodes also are.
+    /// Returns both ends of the edges to which a table of nodes is also mapped; none if its rows
+    /// are only nodes.
     fn ends_of(&self, spec: &NodesTable) -> impl Iterator<Item = &End> {
         let is_same = |one: &&EdgesTable| one.file == spec.file && one.table == spec.table;
         self.edges.iter().filter(is_same).flat_map(|one| [&one.source, &one.target])
@@ -315,8 +316,9 @@ impl Import<'_> {
     }
 
     /// Returns the types whose rows have no name and link to rows other than people, such as
-    /// reviews of films, if there are labelled questions and none has such a row as an answer. Word
-    /// search reads the texts of these rows with the rows that they link to.
+    /// reviews of films, if there are labelled questions and none has such a row as an answer.
+    /// These types are not candidates by default: lexical search finds the texts of their rows with
+    /// the rows that they link to.
     fn unlabelled_parts<'s>(
         &self,
         nodes: impl Iterator<Item = &'s NodesTable>,
@@ -378,8 +380,9 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Adds a problem if an edge to a node of one of `types` has a fault. If an unknown node may be
-    /// in a row that yielded no node, the problem is a consequence of that row's problem.
+    /// Adds a problem if `edge`, to nodes of `types`, has a fault. If a node is unknown and some
+    /// rows of these types yielded no node, the problem counts as a consequence of the problems of
+    /// these rows.
     fn check(
         &self,
         edge: Result<(), LineError>,

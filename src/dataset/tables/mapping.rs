@@ -49,7 +49,8 @@ pub struct NodesTable {
     /// Name of the nodes' type.
     #[serde(rename = "type")]
     pub node_type: String,
-    /// Name of the column with the ids; `None` makes ids of type and row number, such as `paper-3`.
+    /// Name of the column with the ids; `None` makes ids from type and row number, such as
+    /// `paper-3`.
     pub id: Option<String>,
     /// Names of the columns with the names of the nodes; the texts of several columns, such as
     /// first and last name, are joined by spaces. If empty, the id is the name.
@@ -109,7 +110,7 @@ pub struct EdgesTable {
     pub line: u64,
 }
 
-/// The column of a table of edges that holds the ids of one end, and the type of these nodes.
+/// Column with the ids of the nodes at one end of the edges, and the type of these nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {

@@ -127,7 +127,7 @@ impl Database {
         read().map_err(damaged(&self.path))
     }
 
-    /// Returns the names of the views, sorted; at most as many as tables.
+    /// Returns the names of the views, sorted; at most [`MAX_TABLES`].
     pub(super) fn views(&self) -> Result<Vec<String>> {
         let read = || -> rusqlite::Result<Vec<String>> {
             let sql = "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name LIMIT ?1";

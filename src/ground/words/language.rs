@@ -363,7 +363,7 @@ impl Languages {
         self.is_stop_word(word) || self.has(Language::ENGLISH) && QUESTION_WORDS.contains(&word)
     }
 
-    /// Returns a folded word, with its Korean letters composed to syllables if the set cuts runs
+    /// Returns a folded word, with its Korean letters composed into syllables if the set cuts runs
     /// into pairs of characters.
     pub fn composed(self, word: &str) -> Cow<'_, str> {
         match self.are_cut() && word.contains(|c| matches!(c, '\u{1100}'..='\u{11ff}')) {

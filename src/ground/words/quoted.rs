@@ -12,7 +12,7 @@ struct Mark {
     end: usize,
     opens: bool,
     closes: bool,
-    /// Whether the mark is a straight one after a digit, where it may be the sign for inches.
+    /// Whether the mark is straight and follows a digit, so that it may be the sign for inches.
     may_be_inches: bool,
 }
 

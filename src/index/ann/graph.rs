@@ -1,8 +1,9 @@
 //! Navigable graphs: best-first search, and construction by insertion (HNSW: Malkov & Yashunin
 //! 2018).
 //!
-//! Rows are inserted in order, levels come from a seeded random generator, and of equal scores the
-//! smaller place comes first. So the same rows give the same graph.
+//! Rows are inserted in order; the *place* of a row is its position in this order, from 0. Levels
+//! come from a seeded random generator, and ties go to the smaller place. So the same rows give the
+//! same graph.
 
 use std::{cmp::Reverse, collections::BinaryHeap, convert::Infallible};
 

@@ -25,8 +25,8 @@ use crate::{
 use agent_ground::{locks::locked, words::Languages};
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
-/// Limit on the names that are indexed with a node over two edges: at most this many referenced
-/// nodes per relation, and at most this many values per relation of each referenced node.
+/// Maximum number of nodes per relation that a node refers to and whose column values are indexed
+/// with it; also the maximum number of these values per relation of such a node.
 const MAX_REFERRED: usize = 20;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
@@ -179,9 +179,9 @@ impl Builders {
 }
 
 /// Returns the names of a node's neighbours, one per line. In a base with value types, the column
-/// values of the nodes that this node refers to come next. A row without a name also has names two
-/// relations away, as long as each relation leads to a single node: a repair has the area of its
-/// property.
+/// values of the nodes that this node refers to come next. A node without a name of its own also
+/// gets the name of a node two relations away if each relation leads to a single node: a repair
+/// gets the area of its property.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();

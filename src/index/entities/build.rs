@@ -21,7 +21,7 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId, distinct};
 
-/// A field holds aliases of a node if its name contains one of these strings, in lower case.
+/// A field holds aliases of a node if the field's name in lower case contains one of these strings.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -35,14 +35,13 @@ const ALIAS_FIELDS: [&str; 11] = [
     "symbol",
     "brand_name",
 ];
-/// Words for the legal form of a company at the end of its name, without points; people leave them
-/// out.
+/// Legal forms at the end of company names, without dots; people usually omit them.
 const LEGAL_FORMS: &str = "\
     ag gmbh mbh kg kgaa ohg gbr ug ev se bv nv ltd limited llc llp lp plc inc incorporated corp \
     corporation co company sa sas sarl srl spa ab as asa oy oyj aps pty pte sl lda";
 /// Maximum number of aliases in one field of a node; later ones are ignored.
 const MAX_ALIASES: usize = 64;
-/// A name with this many words gets an additional entry for its initials.
+/// A name whose number of words is in this range gets an additional entry for its initials.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
 /// Minimum share, in `0..=1`, of a field's values that must be distinct single words for the field
 /// to identify nodes.
@@ -195,7 +194,8 @@ impl Builder {
 }
 
 /// Returns the name of a company without its legal form: "Brenner Bank" for "Brenner Bank B.V." and
-/// for "Brenner Bank GmbH & Co. KG". `None` for a name without one, or of nothing else.
+/// for "Brenner Bank GmbH & Co. KG". `None` if the name does not end with a legal form. The first
+/// word always stays.
 fn without_legal_form(name: &str) -> Option<&str> {
     let is_form = |word: &str| {
         let word: String = word.chars().filter(|c| c.is_alphanumeric() || *c == '/').collect();

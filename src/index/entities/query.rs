@@ -13,7 +13,7 @@ use crate::entities::{
 use agent_ground::words::{is_part, is_too_long};
 use agent_kb::distinct;
 
-/// Maximum number of words of a query; the words after it are ignored.
+/// Maximum number of words of a query; further words are ignored.
 const MAX_QUERY_WORDS: usize = 256;
 /// Minimum number of letters of both parts when a word is split in two, such as "betacarotene" into
 /// "beta" and "carotene". A split between a letter and a digit may give shorter parts.
@@ -54,8 +54,8 @@ impl Word {
 /// The words of a query, with the stems of names that they may match.
 pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
-    /// All words of the query, in which each word that occurs in no name is replaced by the nearest
-    /// word of a name. Empty if no word is replaced.
+    /// All words of the query; each word that occurs in no name is replaced by the nearest word of
+    /// a name within one edit, if there is one. Empty if no word is replaced.
     pub(super) corrected: Vec<Word>,
     /// Stems of the index that the query may match, ascending, each with its strength in `0..=1`.
     pub(super) stems: Vec<(u32, f32)>,

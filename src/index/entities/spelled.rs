@@ -1,4 +1,4 @@
-//! Exact mentions: names whose words all occur in a text, in order and in the same form.
+//! Exact mentions: names that occur in a text as consecutive words, in the same form.
 //!
 //! Linking favours recall; exact mentions favour precision: no typos, no initials, no partial
 //! names, and only the longest of overlapping names.

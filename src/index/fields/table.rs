@@ -18,7 +18,7 @@ use agent_kb::NodeId;
 
 /// Name of the file of the table.
 const FILE: &str = "fields";
-/// Length of a digest in hexadecimal, in bytes.
+/// Length in bytes of a hexadecimal digest.
 const DIGEST: usize = 64;
 
 /// The opened table: the fields of a base, each with the nodes that have it.

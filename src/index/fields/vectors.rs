@@ -16,8 +16,7 @@ use crate::{
 use agent_embed::Matrix;
 use agent_kb::{NodeId, distinct};
 
-/// Maximum length of an embedded text, in bytes: about 1,000 tokens, which is more than encoders
-/// read.
+/// Maximum length in bytes of an embedded text: about 1,000 tokens, more than encoders read.
 const MAX_TEXT_BYTES: usize = 4_096;
 /// Number of nodes whose texts of one field are embedded together; equal texts among them are
 /// embedded once.

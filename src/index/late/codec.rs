@@ -2,8 +2,8 @@
 //! with [`BITS`] bits per number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
 //! Each number of a residual falls into one of `2^BITS` buckets, whose bounds are quantiles of the
-//! residuals of a sample, and is decoded as the median of its bucket. A code is the number of the
-//! centroid in two bytes, then the numbers of the buckets, the first in the lowest bits. Decoded
+//! residuals of a sample, and is decoded as the median of its bucket. A code is the index of the
+//! centroid in two bytes, then the indexes of the buckets, the first in the lowest bits. Decoded
 //! vectors have length 1.
 
 use rayon::prelude::*;
@@ -37,8 +37,8 @@ pub(super) fn code_bytes(dim: usize) -> usize {
 
 /// Trains centroids, weights and cutoffs, in this order, on a sample (`[n, dim]`, rows of length
 /// 1). There are at most `max_centroids` centroids. `max_centroids` must be at most 65,536, because
-/// a code holds the number of its centroid in two bytes. The same sample gives the same bytes on
-/// any number of threads. O(n * centroids * dim).
+/// a code holds the index of its centroid in two bytes. The same sample gives the same bytes on any
+/// number of threads. O(n * centroids * dim).
 pub(super) fn learn(
     sample: &[f32],
     dim: usize,

@@ -32,15 +32,15 @@ use agent_kb::NodeId;
 
 // Unit tests have small limits, so that a few texts suffice for several chunks and runs.
 
-/// Total size of buffered texts at which they are tokenized, in bytes.
+/// Total size in bytes of buffered texts at which they are tokenized.
 const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 16 << 20 };
-/// Size of texts at which a chunk ends, in bytes.
+/// Size in bytes of texts at which a chunk ends.
 const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
-/// Total size of postings in memory at which some are moved to disk, in bytes.
+/// Total size in bytes of postings in memory at which some are moved to disk.
 const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
 /// Number of runs on disk at which they are merged into one run.
 const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
-/// Size of the buffer for reading or writing a run, in bytes.
+/// Size in bytes of the buffer for reading or writing a run.
 const RUN_BUFFER: usize = 256 << 10;
 /// Maximum number of distinct words over all texts.
 const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
@@ -224,7 +224,7 @@ impl PostingsBuilder {
         self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
     }
 
-    /// Keeps a chunk. `words` yields the word of each part of the chunk, with its hash. The nodes
+    /// Keeps a chunk. `words` yields the words of the chunk in order, each with its hash. The nodes
     /// of the chunk must follow all nodes added so far.
     fn hold<'a>(
         &mut self,
@@ -424,14 +424,16 @@ impl ByWord {
     }
 }
 
-/// Appends the postings that are coded in the parts of one word, one part after another.
+/// Decodes the postings of one word from its parts, one after another, and appends them to
+/// `postings`.
 fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
     while let Some(n) = take(&mut parts) {
         postings.extend(Gaps::new(&mut parts).take(n as usize));
     }
 }
 
-/// Callback that receives each word number, ascending, with the parts of that word from all chunks.
+/// Callback that receives each word number, ascending, with the coded postings of that word from
+/// all chunks.
 type WordHandler<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
 
 fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
@@ -449,8 +451,8 @@ fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -
     })
 }
 
-/// Writes a run to a temporary file in `dir`: for each word with parts, the number of the word, the
-/// length of the parts in bytes, and the parts.
+/// Writes a run to a temporary file in `dir`: for each word with postings, the word number, the
+/// length in bytes of its coded postings, and the coded postings.
 fn write_run(
     dir: &Path,
     for_each: impl FnOnce(WordHandler<'_>) -> io::Result<()>,

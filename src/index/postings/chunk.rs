@@ -12,17 +12,17 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Postings of some consecutive texts, word by word. The part of a word starts with the number of
-/// nodes that have the word. For each node, `2 * gap + flag` follows, where `gap` is the id minus
-/// the previous id minus 1 (for the first node, the id). If `flag` is 1, `count - 2` follows;
-/// otherwise the count is 1.
+/// Postings of some consecutive texts, word by word. Each word has a part of `bytes`, which starts
+/// with the number of nodes that have the word. For each node, `2 * gap + flag` follows, where
+/// `gap` is the id minus the previous id minus 1 (for the first node, the id). If `flag` is 1,
+/// `count - 2` follows; otherwise the count is 1.
 #[derive(Default)]
 pub(super) struct Chunk {
-    /// Number of each word in the vocabulary of the builder, in the order of the parts.
+    /// For each word of the chunk, its number in the vocabulary of the builder.
     pub(super) words: Vec<u32>,
     /// Pairs (node, number of words of its text), nodes ascending.
     pub(super) lengths: Vec<(NodeId, u32)>,
-    /// End of each word's part in `bytes`.
+    /// For each word, the end of its part of `bytes`.
     ends: Vec<usize>,
     bytes: Vec<u8>,
 }
@@ -33,8 +33,8 @@ impl Chunk {
         Self { lengths, ..Self::default() }
     }
 
-    /// Appends the part of the next word: the nodes that have the word, ascending, each with its
-    /// number of occurrences.
+    /// Appends the postings of the next word: the nodes that have the word, ascending, each with
+    /// its number of occurrences.
     pub(super) fn push(&mut self, postings: &[(NodeId, u32)]) {
         put(&mut self.bytes, postings.len() as u64);
         put_gaps(&mut self.bytes, postings);
@@ -46,7 +46,7 @@ impl Chunk {
         self.bytes.shrink_to_fit();
     }
 
-    /// Returns the part of the word at this position in the chunk, from 0.
+    /// Returns the coded postings of the word at this position in the chunk, from 0.
     pub(super) fn part(&self, at: usize) -> &[u8] {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[at]]
@@ -57,7 +57,7 @@ impl Chunk {
         self.words.len() * 12 + self.bytes.len()
     }
 
-    /// Writes the chunk to `out`; `words` are the texts of its words, in the order of the parts.
+    /// Writes the chunk to `out`; `words` are the texts of its words, in order.
     pub(super) fn write<'a>(
         &self,
         words: impl Iterator<Item = &'a [u8]>,
@@ -93,7 +93,7 @@ impl Chunk {
         }
     }
 
-    /// Whether every part is complete and holds only nodes of the chunk.
+    /// Whether the postings of every word are complete and hold only nodes of the chunk.
     fn is_whole(&self) -> bool {
         let is_cut =
             self.ends.is_sorted() && self.ends.last().map_or(0, |&end| end) == self.bytes.len();

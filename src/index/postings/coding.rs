@@ -1,4 +1,4 @@
-//! Codes of numbers, postings and bounds as bytes.
+//! Encoding of numbers, postings and bounds as bytes.
 //!
 //! A number takes one byte for seven bits, low bits first; the high bit is set in all its bytes but
 //! the last.
@@ -47,13 +47,13 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Rounds a share `tf / (tf + norm)` of a word's weight, in `0..=1`, up to a byte.
+/// Quantizes a share `tf / (tf + norm)` of a word's weight, in `0..=1`, to a byte; rounds up.
 pub(super) fn quantized(share: f32) -> u8 {
     (share * STEPS).ceil().min(STEPS) as u8
 }
 
 /// For each value of a stored bound, the largest share of a word's weight that a posting with this
-/// bound can have under a BM25 setting other than the one of the bounds.
+/// bound can have under the BM25 setting of a search.
 pub(super) struct Shares {
     of: [f32; 256],
     /// The factor in the formula of the share, `byte / (byte + factor * (STEPS - byte))`, which
@@ -188,7 +188,7 @@ impl<'a> Frequent<'a> {
     }
 }
 
-/// Splits the mask of a range of nodes from the number of postings before the range.
+/// Decodes the mask of a range of nodes and the number of postings before the range.
 #[inline(always)]
 fn split(&[m0, m1, m2, m3, m4, m5, m6, m7, before @ ..]: &[u8; 12]) -> (u64, u32) {
     (u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]), u32::from_le_bytes(before))

@@ -14,9 +14,9 @@
 //! | `analysis` | [`Analysis`] of the words |
 //! | `lengths` `[n]`, `tokens` `[1]` | number of words of each node's text, and of all texts |
 //! | `bounds` `[m + 1]`, `words` | the vocabulary, sorted |
-//! | `ids` `[m]` | number of each word of the vocabulary, by first appearance |
-//! | `counts` `[m]` | number of nodes with the word, by its number |
-//! | `starts` `[m + 1]` | a zero, then the end of each word's part of `postings`, by number |
+//! | `ids` `[m]` | for each word of the vocabulary, its number, by first appearance |
+//! | `counts` `[m]` | number of nodes with a word, by word number |
+//! | `starts` `[m + 1]` | a zero, then the end of each word's part of `postings`, by word number |
 //! | `postings` | see below |
 //!
 //! A word is rare if fewer than one node in 16 has it. A posting of a rare word is `2 * gap +

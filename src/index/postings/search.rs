@@ -123,7 +123,7 @@ struct Search<'a> {
     shares: Shares,
     /// The frequent words of the query, rarest first.
     frequent: Vec<Term<'a>>,
-    /// Number of the first block that has an allowed node.
+    /// Index of the first block that has an allowed node.
     first: usize,
     /// Upper bounds on the scores in each block from block `first` on.
     bounds: Vec<f32>,
@@ -530,8 +530,8 @@ fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// Appends pairs (bound, block number) of the blocks whose bound is in the range and above 0, in
-/// order; `first` is the number of the block of `bounds[0]`.
+/// Appends pairs (bound, block index) of the blocks whose bound is in the range and above 0, in
+/// order; `bounds[0]` belongs to block `first`.
 fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
     let (eights, rest) = bounds.as_chunks::<BLOCK>();
     let mut last = [0.0; BLOCK];

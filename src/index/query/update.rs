@@ -228,7 +228,7 @@ impl Slots {
         let arrays = Arrays::open(&path)?;
         let n_words = arrays.get::<u64>("n_words")?;
         let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice())
-            .map_err(|_| IndexError::damaged(&path, "its number of fields does not match"))?;
+            .map_err(|_| IndexError::damaged(&path, "its number of fields is wrong"))?;
         Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
     }
 

@@ -2,8 +2,8 @@
 //! rows to the device. Results equal those of the processor bit for bit.
 //!
 //! The device stores rows as 16-bit floats, so it only proposes candidates: twice as many rows as
-//! requested. These are scored again here in full precision. Every other row scores at most the
-//! last candidate's score on the device plus [`TopK::error_bound`]. If the `k`-th best score is
+//! requested. The processor scores these again in full precision. Every other row scores at most
+//! the last candidate's score on the device plus [`TopK::error_bound`]. If the `k`-th best score is
 //! above this bound, the result is complete; otherwise the processor searches all rows.
 
 use std::sync::{

@@ -327,7 +327,7 @@ mod vnni {
 
     /// Number of rows whose sums are in registers at the same time.
     const PAIR_ROWS: usize = 4;
-    /// Distance by which prefetching runs ahead of reading, in bytes.
+    /// Distance in bytes by which prefetching runs ahead of reading.
     const AHEAD: usize = 4096;
     const PANEL_ROWS: usize = 8;
 

@@ -74,7 +74,7 @@ pub(super) struct Space {
     dim: usize,
     /// The centre `m`, `[dim]`.
     centre: Vec<f32>,
-    /// `[stride]`: each is plus or minus the factor with which the rotation preserves norms.
+    /// Signs of the rotation, `[stride]`, times the factor that makes it preserve norms.
     signs: Vec<f64>,
     /// Length of the blocks of the Hadamard transform, a power of two.
     width: usize,
@@ -173,7 +173,7 @@ impl Space {
     }
 }
 
-/// A coded query, to be compared with coded rows; symbols as in the text of the module.
+/// A coded query, to be compared with coded rows; symbols as in the module documentation.
 pub(super) struct CodedQuery {
     /// `m.q` plus a bound on the rounding error of that sum.
     offset: f64,

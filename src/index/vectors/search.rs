@@ -65,7 +65,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns the numbers of the blocks to read. For a range these are blocks of the index; for a
+    /// Returns the indexes of the blocks to read. For a range these are blocks of the index; for a
     /// list, each block consists of [`BLOCK`] nodes of the list.
     fn blocks(self) -> Range<usize> {
         match self {

@@ -25,8 +25,8 @@ const CODED_BLOCKS: usize = 64;
 /// Writes a vector file, block of rows by block of rows.
 ///
 /// Only [`finish`](VectorWriter::finish) creates the file at its path; a dropped writer leaves no
-/// files. Memory: one block of rows while appending, and while finishing 64 blocks of 64 rows with
-/// their codes.
+/// files. Memory: one block of rows while appending; 64 blocks of 64 rows with their codes while
+/// finishing.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,

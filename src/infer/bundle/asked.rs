@@ -1,17 +1,17 @@
 //! Finds the types of nodes that a question asks for: "function" in "which function does SFRP1
 //! have", "tickets" in "I was away. Show me tickets by Anna about printers".
 //!
-//! The search covers the last sentence that has a "which" or "what" or begins with a command: the
-//! words after this word, up to the next question word or punctuation mark. The type is named by
-//! the first word that is a synonym of a type or the head of its name ("function" of
-//! `molecular_function`). A later such word replaces the first if both may belong to one compound
-//! ("gene expression process"). They may not if the first word, or a word between them, is a plural
-//! or a verb, as in "drugs treat diseases" and "drug treats disease".
+//! The search covers the last sentence that has a "which" or "what" or begins with a command, from
+//! this word to the next question word or punctuation mark. The type is named by the first word
+//! that is a synonym of a type or the head of its name ("function" of `molecular_function`). A
+//! later such word replaces the first if both may belong to one compound ("gene expression
+//! process"). They may not if the first word, or a word between them, is a plural or a verb, as in
+//! "drugs treat diseases" and "drug treats disease".
 //!
-//! Without such a word, a question that begins with "who" asks for people; a question that begins
-//! with a type, or with other words and a plural, before a preposition asks for this type. This
-//! last rule also holds in other languages, and after their words for "which": "Rechnungen von",
-//! "welche Firmen".
+//! Without such a word, a question that begins with "who" asks for people. Other questions ask for
+//! the type right before a preposition, if that type is the first word or a plural. This also holds
+//! in other languages ("Rechnungen von"), in which the type may follow a word for "which" instead
+//! ("welche Firmen").
 //!
 //! Nodes of these types come first in an answer. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
@@ -33,21 +33,23 @@ const COMMANDS: [&str; 17] = [
 ];
 /// Number of first words of a sentence that may contain a word of [`COMMANDS`].
 const MAX_LEAD: usize = 4;
-/// Words without meaning before the word for a type, or at the end of a type's name.
+/// Words to ignore before the word for a type and at the end of a type's name.
 const GENERIC: [&str; 10] =
     ["form", "forms", "kind", "kinds", "one", "ones", "sort", "sorts", "type", "types"];
-/// Verbs of companies: "who" before one of them does not ask for people.
+/// Verbs for what companies do: "who" before one of them does not ask for people.
 const MAKES: [&str; 8] =
     ["make", "makes", "made", "sell", "sells", "produce", "produces", "supplies"];
 /// Words that may follow the type that a question without a verb asks for.
 const PREPOSITIONS: &str = "about above after at before below between by for from in like not of on \
                             over since that to under who whose with without";
-/// As [`PREPOSITIONS`] in German, French, Spanish, Italian and Portuguese, with articles; folded.
+/// Prepositions and articles with the role of [`PREPOSITIONS`] in German, French, Spanish, Italian
+/// and Portuguese; folded.
 const FOREIGN_PREPOSITIONS: &str = "\
     a ab am an auf aus bei beim der des die fur gegen im mit nach ohne seit uber unter vom von vor zu \
     zum zur apres avant avec chez dans de depuis des du en par pour sans sur con del desde hasta para por \
     sin sobre da della di do em per senza com sem";
-/// Articles and words for "which" before a type, the latter in other languages; folded.
+/// Articles before a type; the next constant lists words for "which" in other languages. Both are
+/// folded.
 const ARTICLES: &str = "a an the das den der die el gli il la las le les los";
 const WHICH: &str = "welche welchen welcher welches cual cuales quais qual quale quali que quel \
     quelle quelles quels";
@@ -81,7 +83,7 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     asked
 }
 
-/// For each type, the stems of the heads of its name and of their synonyms.
+/// For each type, the stems of its name's heads and of its synonyms.
 struct Heads(Vec<Vec<String>>);
 
 impl Heads {
@@ -115,7 +117,8 @@ fn head_words(name: &str) -> Vec<String> {
     name.split('/').filter_map(head).collect()
 }
 
-/// Returns the words to search for the type, from the last sentence that asks or commands.
+/// Returns the words to search for the type, from the last sentence with a "which", a "what" or a
+/// command.
 fn sought_words(query: &str) -> Vec<Cow<'_, str>> {
     let sentences: Vec<&str> = query.split_inclusive(['.', '?', '!', '\n']).collect();
     sentences.into_iter().rev().find_map(sought_in_sentence).unwrap_or_default()
@@ -156,7 +159,7 @@ fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
 /// Returns the types that the first words of a question name: people for "who", and the type of the
 /// first word or of a plural before a preposition, as in "repair in Soho" and "steel bottles under
 /// 20". Empty otherwise, and for "who" before a verb of [`MAKES`]. `foreign`: whether the base has
-/// texts in other languages than English.
+/// texts in languages other than English.
 fn types_of_opening(
     query: &str,
     foreign: bool,

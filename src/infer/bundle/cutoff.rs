@@ -23,15 +23,15 @@ const MIN_LOG: f32 = -8.0;
 /// Upper limit of the feature `drop`.
 const MAX_DROP: f32 = 4.0;
 
-/// Features of a cut point, in this order; logarithms are natural, and "its score" is the score at
-/// the cut point's rank:
+/// Features of a cut point, in this order; logarithms are natural:
 ///
-/// - `score`: logarithm of its score divided by the first score,
-/// - `drop`: logarithm of its score divided by the next score,
-/// - `rank`: logarithm of its rank,
+/// - `score`: logarithm of the ratio of the cut point's score to the first score,
+/// - `drop`: logarithm of the ratio of the cut point's score to the next score,
+/// - `rank`: logarithm of the cut point's rank,
 /// - `rank squared`: square of that logarithm,
 /// - `first`: 1 at the first rank, else 0,
-/// - `share`: logarithm of the share of the sum of all scores up to its rank.
+/// - `share`: logarithm of the ratio of the sum of the scores up to the cut point to the sum of all
+///   scores.
 pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
 
 /// A trained cut-off: weights of [`FEATURES`], and the expected quality of answers that are cut
@@ -46,8 +46,8 @@ pub struct Cutoff {
     pub expected: Vec<Expected>,
 }
 
-/// Expected quality: means over training queries with a similar probability of the cut, which were
-/// cut by weights trained without these queries.
+/// Expected quality: means over training queries with a similar probability of the cut. Each query
+/// was cut with weights that were trained without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -117,8 +117,8 @@ impl Cutoff {
         Cutoff { weights: BTreeMap::new(), ..self }
     }
 
-    /// Returns the cut-off of a whole ranking. `None` without weights, for an empty ranking, or if
-    /// the chosen rank is [`MAX_RANK`] and the ranking is longer.
+    /// Returns the cut-off of a whole ranking. `None` without weights or expected quality, for an
+    /// empty ranking, or if the chosen rank is [`MAX_RANK`] and the ranking is longer.
     pub fn end(&self, ranking: &[(NodeId, f32)]) -> Option<End> {
         if self.weights.is_empty() {
             return None;
@@ -133,7 +133,7 @@ impl Cutoff {
     }
 
     /// Returns a cut-off at a known rank, with the expected quality of the most probable cuts;
-    /// `None` if that is unknown.
+    /// `None` if this quality is unknown.
     pub fn surest_at(&self, rank: usize) -> Option<End> {
         let expected = self.expected.last()?;
         Some(End { rank, precision: expected.precision, recall: expected.recall })

@@ -51,8 +51,8 @@ use agent_sandbox::program::Program;
 
 /// Current version of the layout.
 pub const FORMAT: u32 = 6;
-/// Layout version of bundles without a lexicon and without word search in their order, which older
-/// versions of the program can read.
+/// Layout version of bundles that have no lexicon and do not mix word search or vector search into
+/// their rankings. Older versions of the program can read it.
 const FORMAT_WITHOUT_LEXICON: u32 = 5;
 /// Layout version of bundles that also have no ensemble.
 const FORMAT_OF_ONE: u32 = 4;
@@ -88,7 +88,7 @@ pub struct Bundle {
     pub router: Router,
     /// Settings for joining the answers of several categories.
     pub fusion: Fusion,
-    /// The learned re-ranker; if there is none, nodes are ordered by their joined scores.
+    /// The learned re-ranker; if there is none, nodes are ordered by their fused scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
     /// Further members of the ensemble.
@@ -190,8 +190,8 @@ pub struct Fusion {
 }
 
 impl Fusion {
-    /// Fusion of the scores of at most `max_categories` categories, without a re-ranker and without
-    /// other searches.
+    /// Fusion of the scores of at most `max_categories` categories, without a re-ranker, word
+    /// search or vector search.
     pub const fn of_scores(max_categories: usize, normalized: bool) -> Self {
         Self { max_categories, normalized, ordered: false, words: false, meaning: false }
     }
@@ -202,14 +202,14 @@ impl Fusion {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Indexes of the member's categories in [`Bundle::categories`], distinct, in the order in
-    /// which the router counts them.
+    /// Indexes of the member's categories in [`Bundle::categories`], distinct, in the router's
+    /// order.
     pub categories: Vec<usize>,
     /// Router from queries to these categories.
     pub router: Router,
     /// Settings for joining the answers of these categories.
     pub fusion: Fusion,
-    /// The learned re-ranker; if there is none, nodes are ordered by their joined scores.
+    /// The learned re-ranker; if there is none, nodes are ordered by their fused scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
 }
@@ -567,8 +567,8 @@ impl Bundle {
     }
 
     /// Returns the members of the ensemble. The first member has the router, fusion and re-ranker
-    /// of the bundle itself. Its categories are the first `n_categories` of the bundle, as its
-    /// router states.
+    /// of the bundle itself. Its categories are the first [`Router::n_categories`] categories of
+    /// the bundle.
     pub fn members(&self) -> Vec<Member> {
         let first = Member {
             categories: (0..self.router.n_categories).collect(),

@@ -48,14 +48,14 @@ const MAX_WORDS: usize = 48;
 const MAX_STEPS: usize = 2;
 /// Maximum number of readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
-/// Maximum number of edges that a metapath follows. If a tried reading needs more, the search for a
-/// reading that explains every word ends without one.
+/// Maximum number of edges that a metapath follows. If a tried reading needs more, no reading that
+/// explains every word is returned.
 const MAX_EDGES: usize = 100_000;
 /// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
 /// A reading is tried only if its log likelihood is at most this far below that of the most likely
-/// reading. Less likely readings are tried if more likely ones have no answers.
+/// reading. Of these, a less likely one is tried only if no more likely one has answers.
 const MAX_BEHIND: f32 = 4.0;
 /// Maximum difference between the log likelihoods of readings that count as equally likely; their
 /// answers are united.
@@ -118,16 +118,18 @@ impl Metapath {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
-    /// The metapaths of the reading as text by [`metapath_in_words`], one per name, ascending.
+    /// The metapaths of the reading, one per name in the question, formatted by
+    /// [`metapath_in_words`], ascending.
     #[serde(rename = "walks")]
     pub metapaths: Vec<String>,
     /// Number of questions with this reading.
     pub n: u32,
     /// Stems outside the names, with the number of these questions that contain each stem.
     pub words: BTreeMap<String, u32>,
-    /// Whether the questions are those of the lexicon, written by a language model or in general
-    /// English; otherwise they are training questions. Questions of the lexicon have one metapath
-    /// of one step; bundles contain them since format 6.
+    /// Whether the questions come from the lexicon: a language model wrote them for the base, or
+    /// they are taken from a table of general English questions. Otherwise they are training
+    /// questions. A phrasing of the lexicon has one metapath of one step; bundles contain such
+    /// phrasings since format 6.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
 }
@@ -155,7 +157,8 @@ pub struct Reading {
     /// of words determines a direction, the other readings follow the metapaths in reverse.
     /// Otherwise they are less likely metapaths of one step to the same type.
     alternatives: Vec<NodeId>,
-    /// The answers by date, undated ones last, if the question asks for the newest or oldest nodes.
+    /// If the question asks for the newest or oldest nodes: the answers in this order, undated ones
+    /// last.
     by_date: Option<Vec<NodeId>>,
     /// Equally likely readings; each has one entry per name: the nodes with that name and the
     /// metapath from them.
@@ -173,7 +176,8 @@ pub struct Question {
     pub(super) asks: Vec<bool>,
     /// Whether the question has a word of [`IN_COMMON`].
     in_common: bool,
-    /// For each name: the stems between the previous name, or the start, and this name.
+    /// For each name: the stems between the previous name, or the start of the question, and this
+    /// name.
     before: Vec<Vec<String>>,
     /// Stems after the last name.
     after: Vec<String>,
@@ -419,10 +423,10 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
     })
 }
 
-/// Reads a question that is only names, with words such as "in" between them. The answers are the
-/// nodes with one of the names that may be answers and are neighbours of a node with each of the
-/// other names: the repairs called "Broken lamp" in Unterweiler, for "Broken lamp Unterweiler". Of
-/// several such names, the first one counts.
+/// Reads a question that consists of names, with words such as "in" between them. The answers are
+/// candidates that have one of the names, and a neighbour with each of the other names: for "Broken
+/// lamp Unterweiler", the repairs called "Broken lamp" in Unterweiler. If several names have such
+/// nodes, the first of these names counts.
 fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let is_joining = |(stem, asks): (&String, &bool)| *asks && !has_word(CONTRASTING, stem);
     let is_bare = match question.names.len() {
@@ -505,9 +509,10 @@ impl Reading {
         reversed.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Ranks the answers of the reading first: the answers in `ranking`, then all other answers.
-    /// Drops the named nodes. Answers score above 0.5, alternatives above 0.25, and all other nodes
-    /// below 0.05, so that the cut-off lies between them. Best first, ties by smaller id.
+    /// Ranks the answers of the reading first: by date if the question asks for this, otherwise as
+    /// in `ranking`, followed by the answers that `ranking` lacks. Drops the named nodes. Answers
+    /// score above 0.5, alternatives above 0.25, and all other nodes below 0.05, so that the
+    /// cut-off lies between these groups. Best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();

@@ -20,7 +20,8 @@ use agent_index::{FieldsQuery, IndexError, IndexedBase, terms::QueryTerms};
 use agent_kb::{Direction, Kb, NodeId, Scores, TypeId};
 use agent_retrieve::Feature;
 
-/// Number of candidates from each program; further nodes follow in their order.
+/// Number of candidates from each program. Nodes that are not candidates follow in the order of the
+/// fused ranking.
 const PER_PROGRAM: usize = 40;
 /// Number of candidates from each of text search, vector search and likely metapaths.
 const FOUND: usize = 40;
@@ -76,7 +77,7 @@ pub struct Reranker {
 pub struct NodeFeatures {
     /// The candidates, ascending.
     pub nodes: Vec<NodeId>,
-    /// The values of [`FEATURES`] for each of `nodes`, in their order.
+    /// The values of [`FEATURES`] for each node, in the order of `nodes`.
     pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
@@ -259,8 +260,9 @@ pub fn node_features(
     Ok(NodeFeatures { nodes, rows })
 }
 
-/// Scores by node over all programs: the sum of normalized scores times probability, the maximum
-/// normalized score, and the sums of raw scores and of reciprocal ranks, each times probability.
+/// Scores by node over all programs: the sum of normalized scores, the maximum normalized score,
+/// the sum of raw scores and the sum of reciprocal ranks. The sums are weighted by the programs'
+/// probabilities.
 struct Programs {
     scores: Vec<[f32; 4]>,
     /// For each type: the total probability of the programs that rank a node of this type first.
@@ -357,8 +359,8 @@ impl Words {
         Self { stems, total }
     }
 
-    /// Returns the share of the query's idf mass in a node's document or its neighbours' names, in
-    /// `0..=1`.
+    /// Returns the share of the query's stems, weighted by idf, that occur in a node's document or
+    /// its neighbours' names, in `0..=1`.
     fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
         let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
             document.is_some_and(|stem| base.terms.has(node, stem))

@@ -59,7 +59,7 @@ use agent_retrieve::{Ranking, RetrieveError};
 use agent_sandbox::{Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
-/// Maximum length of a node's name in a reason, in characters.
+/// Maximum length in characters of a node's name in a reason.
 const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";

@@ -22,7 +22,7 @@ use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
 const MAX_METAPATHS: usize = 16;
 /// Number of best start nodes shown per call.
 const SHOWN_STARTS: usize = 3;
-/// Maximum length of a text in the label of a call, in characters.
+/// Maximum length in characters of a text in the label of a call.
 const TEXT_CHARS: usize = 28;
 /// Maximum depth of nested calls in a label.
 const LABEL_DEPTH: usize = 2;

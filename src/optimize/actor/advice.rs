@@ -8,7 +8,7 @@ use agent_ground::words::one_line;
 
 /// Maximum number of pieces of advice from other categories in a prompt.
 const MAX_PIECES: usize = 2;
-/// Maximum length of a piece of advice in characters; longer advice is cut at the end of a
+/// Maximum length in characters of a piece of advice; longer advice is cut at the end of a
 /// sentence.
 const ADVICE_CHARS: usize = 600;
 
@@ -19,8 +19,8 @@ pub(super) struct AcceptedAdvice {
     pub(super) category: String,
     /// Text of the advice.
     pub(super) advice: String,
-    /// Mean reciprocal rank on the category's training queries before the change by this advice;
-    /// `after` holds the one after it.
+    /// Mean reciprocal rank on the category's training queries before the program was changed by
+    /// this advice; `after` holds the mean after this change.
     pub(super) before: f64,
     pub(super) after: f64,
 }

@@ -67,7 +67,7 @@ const SHOWN_ALSO_BAD: usize = 5;
 const SHOWN_GOOD: usize = 6;
 /// Number of execution traces of badly answered queries in the author's prompt.
 const SHOWN_TO_AUTHOR: usize = 2;
-/// Maximum length of advice in the author's prompt, in characters.
+/// Maximum length in characters of advice in the author's prompt.
 const ADVICE_CHARS: usize = 3_000;
 /// Text that replaces advice in the author's prompt if the comparator is disabled.
 const NO_ADVICE: &str = "No advice is given for this step. Judge by the score of the current program and by the \

@@ -26,7 +26,7 @@ pub(super) struct Briefing {
     /// Short forms of the toolkit and the manual, for prompts that show a program that runs.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
-    /// The limits on one program run that programs are most likely to reach.
+    /// The limits that programs are most likely to reach in one run.
     pub(super) limits: String,
 }
 

@@ -32,20 +32,20 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
 pub(super) const SAMPLE: usize = 200;
 /// Maximum number of queries in one request that assigns queries to categories.
 pub(super) const BATCH: usize = 120;
-/// A category must have at least one in `MIN_SHARE` of all training queries.
+/// A category must have at least `1 / MIN_SHARE` of all training queries.
 const MIN_SHARE: usize = 25;
 /// Minimum number of training queries of a category, however few training queries there are.
 pub(super) const MIN_QUERIES: usize = 3;
-/// If more than one in `MAX_LEFT_SHARE` of the training queries are unassigned, the model is asked
-/// for further categories among them.
+/// If more than `1 / MAX_LEFT_SHARE` of the training queries are unassigned, the model is asked for
+/// further categories among them.
 const MAX_LEFT_SHARE: usize = 10;
-/// Maximum length of a category's name in characters.
+/// Maximum length in characters of a category's name.
 const NAME_CHARS: usize = 80;
-/// Maximum length of a category's description in characters.
+/// Maximum length in characters of a category's description.
 const DESCRIPTION_CHARS: usize = 400;
 /// Name of the category for all queries that are in no other category.
 pub(super) const OTHERS: &str = "other questions";
-/// Number of the random generator's stream that draws the sample of training queries.
+/// Number of the random generator's stream from which the sample of training queries is drawn.
 const SAMPLE_STREAM: u64 = 1 << 40;
 
 impl Run<'_> {
@@ -176,7 +176,7 @@ struct ProposedCategory {
 }
 
 /// Parses the categories in a model's reply to a prompt with `n_queries` queries; returns at most
-/// `max_categories`. Cuts long names and descriptions, and drops categories with repeated names and
+/// `max_categories`. Cuts long names and descriptions. Drops categories with a repeated name, and
 /// queries that are in several categories.
 fn proposed_categories(
     reply: &Value,

@@ -1,4 +1,4 @@
-//! Short diff, by lines, between an earlier program and the current one, for prompts.
+//! Short line-based diff between an earlier program and the current program, for prompts.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -6,7 +6,7 @@ use crate::actor::execution_trace::cut;
 
 /// Maximum number of lines of a diff; one more line states the number of omitted lines.
 const LINES: usize = 14;
-/// Maximum length of a line of a diff in characters.
+/// Maximum length in characters of a line of a diff.
 const LINE_CHARS: usize = 100;
 
 /// Returns the lines that only the earlier program (marked `-`) or only the current program (marked

@@ -35,7 +35,8 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of requests to repair a program.
 pub(super) const MAX_REPAIRS: u32 = 2;
-/// Maximum size of a reply with a program, so that a request to repair it can show it.
+/// Maximum size in bytes of a reply with a program, so that the program fits into a request to
+/// repair it.
 const MAX_REPLY_BYTES: usize = 32 << 10;
 /// Maximum number of failures that a request to repair a program shows.
 const SHOWN_FAILURES: usize = 3;
@@ -49,7 +50,8 @@ pub(super) struct DraftRequest {
     /// Training queries, as positions: the program is tried on the first [`TRIED`], and the prompt
     /// for a first program shows all of them with answers.
     pub(super) tried: Vec<usize>,
-    /// Number of program runs to claim from the run's allowance if the program asks a model.
+    /// Number of program runs to claim from the optimizer run's allowance if the program asks a
+    /// model.
     pub(super) runs: usize,
     /// The training queries of the category, as positions in the training pool.
     pub(super) queries: Vec<usize>,
@@ -330,10 +332,10 @@ impl Run<'_> {
         Ok(failures)
     }
 
-    /// Asks for one revision of each written program that does not rank an answer first on all
-    /// queries on which it was tried; the prompt shows the program's score and execution traces. A
-    /// revision replaces the program if it runs and has a higher mean reciprocal rank on the
-    /// category's training queries that no prompt showed. If prompts showed all queries, all of
+    /// Asks for one revision of each written program that ranked no answer first on at least one of
+    /// the queries on which it was tried; the prompt shows the program's score and execution
+    /// traces. A revision replaces the program if it runs and has a higher mean reciprocal rank on
+    /// the category's training queries that no prompt showed. If prompts showed all queries, all of
     /// them count.
     fn try_out(
         &mut self,

@@ -23,7 +23,7 @@ const WHY_CHARS: usize = 160;
 /// Maximum number of queries in each of two lists: those that a rejected program answers worse than
 /// the current program, and those that it answers better.
 const DIFFERENCES: usize = 3;
-/// Maximum length of a query's text in these lists, in characters.
+/// Maximum length in characters of a query's text in these lists.
 const QUERY_CHARS: usize = 200;
 
 /// An earlier attempt to write a better program for a category.

@@ -36,9 +36,9 @@ const SHOWN_SAME: usize = 3;
 const SHOWN_STARTS: usize = 3;
 /// Maximum number of steps along relations that a trace lists.
 const SHOWN_STEPS: usize = 4;
-/// Maximum length of a node's name in characters.
+/// Maximum length in characters of a node's name.
 const NAME_CHARS: usize = 40;
-/// Maximum length of a query's text in characters.
+/// Maximum length in characters of a query's text.
 const QUERY_CHARS: usize = 600;
 /// Maximum length in characters of the reason for a failure or a lost answer.
 const WHY_CHARS: usize = 200;
@@ -47,7 +47,7 @@ const NAMED_CHARS: usize = 56;
 /// Maximum length in characters of the label of a call that has no variable, or of a line of the
 /// program.
 const LABEL_CHARS: usize = 80;
-/// Maximum length of a trace in characters.
+/// Maximum length in characters of a trace.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
 /// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source`
@@ -252,8 +252,8 @@ fn variable(source: &str, line: usize) -> Option<&str> {
     (is_name && assigns).then_some(name)
 }
 
-/// Formats a number with at most three decimals, and with fewer the larger it is, such as `0.012`,
-/// `3.1` or `240`.
+/// Formats a number with at most three decimals, fewer for larger numbers, such as `0.012`, `3.1`
+/// or `240`.
 pub(super) fn number(number: f32) -> String {
     let decimals = match number.abs() {
         large if large >= 100.0 => 0,

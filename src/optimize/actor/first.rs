@@ -34,7 +34,7 @@ const METAPATHS: usize = 10;
 /// Maximum number of worked examples in a prompt.
 const WORKED: usize = 2;
 /// Maximum number of edges that are followed for a worked example; also the maximum number of
-/// neighbours per node and relation when linked nodes are counted.
+/// neighbours per answer and relation with which linked entities are compared.
 const WORKED_EDGES: usize = 20_000;
 /// Maximum number of queries whose linked entities a prompt shows.
 const LINKED: usize = 3;
@@ -46,13 +46,14 @@ const COUNTED: usize = 60;
 const COUNTED_NODES: usize = 4;
 /// Lower bounds of the classes into which linked entities are divided by strength, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Maximum number of answers' documents in a prompt.
+/// Maximum number of documents of answers in a prompt.
 const DOCUMENTS: usize = 2;
-/// Maximum length of a document in characters.
+/// Maximum length in characters of a document.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum length of a query's text in characters.
+/// Maximum length in characters of a query's text.
 const QUERY_CHARS: usize = 400;
-/// Number of the random generator's first stream from which example queries are drawn.
+/// Number of the first of the random generator's streams from which example queries are drawn; each
+/// draw has its own stream.
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
 impl Run<'_> {
@@ -295,9 +296,9 @@ fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// Finds the strongest linked entity of the query from which a pattern leads to an answer. Returns
-/// the strength of the link and the path from the entity to the answer; `None` if no such path is
-/// found within [`WORKED_EDGES`] edges.
+/// Finds the query's strongest linked entity from which a pattern leads to an answer. Returns the
+/// strength of the link and the path from the entity to the answer; `None` if no such path is found
+/// within [`WORKED_EDGES`] edges.
 fn find_path(
     base: &IndexedBase,
     query: &LabelledQuery,

@@ -26,13 +26,13 @@ pub(crate) const LEXICON_ROLE: RoleSpec = RoleSpec {
 
 /// Maximum number of metapaths in one request.
 pub(super) const BATCH: usize = 20;
-/// Number of questions about a metapath; further ones in a reply are ignored.
+/// Maximum number of questions about a metapath; further questions in a reply are ignored.
 const QUESTIONS: usize = 12;
-/// Maximum length of a question in characters; longer ones are ignored.
+/// Maximum length in characters of a question; longer questions are ignored.
 const QUESTION_CHARS: usize = 300;
 /// Number of example edges per metapath in a prompt.
 const EXAMPLES: usize = 2;
-/// Maximum length of a name in a prompt, in characters.
+/// Maximum length in characters of a name in a prompt.
 const NAME_CHARS: usize = 60;
 /// Maximum number of nodes whose edges are searched for examples.
 const SAMPLE: usize = 200;
@@ -67,8 +67,8 @@ fn examples(kb: &Kb, metapath: &Metapath) -> Vec<String> {
     sample.filter_map(edge).take(EXAMPLES).collect()
 }
 
-/// Returns the questions of a reply about `n` metapaths, each with the index of its metapath:
-/// at most [`QUESTIONS`] per metapath that have a place for the name and are short enough.
+/// Returns the questions of a reply about `n` metapaths, each with the index of its metapath: at
+/// most [`QUESTIONS`] per metapath that contain the placeholder for the name and are short enough.
 fn questions(reply: &Value, n: usize) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for one in reply["metapaths"].as_array().into_iter().flatten() {
@@ -85,8 +85,8 @@ fn questions(reply: &Value, n: usize) -> Vec<(usize, String)> {
 }
 
 impl Run<'_> {
-    /// Asks the model for questions about each metapath of one step, and returns the questions by
-    /// the text of the metapath. If a reply is unusable, its metapaths have no questions.
+    /// Asks the model for questions about each metapath of one step, and returns the questions,
+    /// keyed by the text of the metapath. If a reply is unusable, its metapaths have no questions.
     ///
     /// # Errors
     /// If the model cannot be asked, or the journal cannot be written.

@@ -92,16 +92,18 @@ pub struct Attempt {
     pub program: Option<String>,
     /// Why there is no program; `None` if there is one.
     pub failure: Option<String>,
-    /// Mean reciprocal rank of the category's current program on the measured training queries, or
-    /// on all queries of the category if there is no program.
+    /// Mean reciprocal rank of the category's previous program on the training queries on which the
+    /// resulting program was measured; on all training queries of the category if there is no
+    /// resulting program.
     pub before: f64,
-    /// Mean reciprocal rank of the resulting program on the measured queries.
+    /// Mean reciprocal rank of the resulting program on the queries on which it was measured.
     pub after: Option<f64>,
-    /// Number of measured training queries; `None` if all queries of the category or none were
-    /// measured.
+    /// Number of training queries on which the resulting program was measured; `None` if there is
+    /// no resulting program.
     #[serde(default)]
     pub n: Option<usize>,
-    /// Whether the program replaced the category's program.
+    /// Whether the program replaced the category's program; for the first program of a category,
+    /// whether it was better than the best available program.
     pub accepted: bool,
 }
 

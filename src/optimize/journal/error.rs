@@ -24,8 +24,8 @@ pub enum JournalError {
     /// with a remedy.
     #[error("{path} does not contain a run: {1}", path = .0.display())]
     NotARun(PathBuf, &'static str),
-    /// Another process writes the run. The id of the process is unknown if the system hides a
-    /// locked file or if the process has just started.
+    /// Another process writes the run. The id of the process is unknown if the system prevents
+    /// reading a locked file or if the process has just started.
     #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
     Locked {
         /// Directory in which the run is or should be.

@@ -73,15 +73,15 @@ pub const BODY_BYTES: usize = 64 << 20;
 pub const BODY_DEPTH: usize = 100;
 /// Maximum size of the configuration of a run, in bytes of JSON.
 pub const CONFIG_BYTES: usize = 1 << 20;
-/// Maximum length of a step's kind in bytes.
+/// Maximum length in bytes of a step's kind.
 pub const KIND_BYTES: usize = 64;
-/// Maximum length of a step's key in bytes.
+/// Maximum length in bytes of a step's key.
 pub const KEY_BYTES: usize = 4_096;
 /// Maximum number of programs that a step may propose.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
 /// Maximum number of replies that a step may use.
 pub const REPLIES_PER_STEP: usize = 10_000;
-/// Maximum size of a program's source in bytes. The largest module that a sandbox accepts has 5.4
+/// Maximum size in bytes of a program's source. The largest module that a sandbox accepts has 5.4
 /// MiB in base64.
 pub const PROGRAM_BYTES: usize = 6 << 20;
 /// Minimum number of hexadecimal digits of a prefix that names a program by its id.

@@ -44,7 +44,7 @@ const APPLICATION: i64 = 0x6167_744a;
 /// Maximum time to wait for another connection to the database, in milliseconds. Readers never
 /// block the writer; only another program can.
 const BUSY_MS: u64 = 5_000;
-/// Maximum size, in bytes, to which the file of the write-ahead log is cut after a checkpoint.
+/// Maximum size in bytes of the write-ahead log's file after a checkpoint; a larger file is cut.
 const LOG_BYTES: i64 = 64 << 20;
 /// Maximum number of program ids that are listed for an ambiguous prefix.
 const LISTED: i64 = 10;

@@ -9,7 +9,7 @@ use agent_ground::files;
 
 /// Name of the file, in the run's directory, that marks a run as paused.
 pub const PAUSE_FILE: &str = "paused.json";
-/// Maximum size of [`PAUSE_FILE`] in bytes.
+/// Maximum size in bytes of [`PAUSE_FILE`].
 const MAX_BYTES: u64 = 64 << 10;
 
 /// Content of [`PAUSE_FILE`].

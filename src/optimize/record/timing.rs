@@ -15,7 +15,7 @@ use agent_ground::files;
 
 /// Name of the file with the times, in the run's directory.
 pub const TIMES_FILE: &str = "times.json";
-/// Maximum size of [`TIMES_FILE`] in bytes.
+/// Maximum size in bytes of [`TIMES_FILE`].
 const MAX_BYTES: u64 = 4 << 20;
 /// Maximum number of steps of a phase whose seconds are recorded.
 const MAX_STEPS: usize = 10_000;

@@ -235,7 +235,7 @@ impl AnswerRanks {
     /// Normalised discounted cumulative gain at `k`: binary gain, discount `1 / log2(rank + 1)`.
     ///
     /// Equal scores share the mean gain of their group (McSherry & Najork 2008). The ideal gain is
-    /// also cut at `k`. `O(k)`; a `k` above the number of candidates equals that number.
+    /// also cut at `k`. `O(k)`; a `k` above the number of candidates counts as that number.
     pub fn ndcg_at(&self, k: u64) -> f32 {
         let gain = |before: u64, through: u64| -> f64 {
             (before..through.min(k)).map(|rank| 1.0 / (rank as f64 + 2.0).log2()).sum()

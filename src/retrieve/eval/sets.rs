@@ -91,8 +91,7 @@ pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) 
 pub struct SetResult {
     /// The query's id in its dataset.
     pub query_id: i64,
-    /// Metrics of the nodes above the point at which the answer ends; `None` if the ranking marks
-    /// no such point.
+    /// Metrics of the nodes up to the estimated end; `None` if the ranking has no estimated end.
     pub at_end: Option<SetMetrics>,
     /// Values of [`f1_by_end`] for ends up to [`MAX_FIXED_END`].
     pub by_end: Vec<f64>,

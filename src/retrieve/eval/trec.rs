@@ -26,10 +26,10 @@ use crate::eval::NodeId;
 use agent_dataset::{id_of, node_of_id};
 use agent_kb::{Kb, best, distinct};
 
-/// Maximum length of a run tag, in bytes.
+/// Maximum length in bytes of a run tag.
 pub const MAX_TAG_BYTES: usize = 64;
 
-/// Maximum length of a line of a run file, in bytes.
+/// Maximum length in bytes of a line of a run file.
 const MAX_LINE_BYTES: u64 = 4 << 10;
 /// Maximum number of nodes that are kept from a run file; each takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;

@@ -56,7 +56,7 @@ pub const SAMPLES: &str = "samples";
 pub enum QueryShare {
     /// The query is written once.
     Once,
-    /// The query is repeated until it fills up to half of the words.
+    /// The query is repeated as often as it fits into half of the words.
     Half,
 }
 

@@ -22,9 +22,9 @@ const MAX_ENTITIES: usize = 4;
 /// Number of nearest nodes, and number of linked entities, among which the node of a
 /// pseudo-document is chosen.
 const NEAR: usize = 10;
-/// Maximum length of a document in a request, in characters.
+/// Maximum length in characters of a document in a request.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum length of a pseudo-document, in characters.
+/// Maximum length in characters of a pseudo-document.
 const PSEUDO_CHARS: usize = 1_000;
 /// Maximum number of keywords of a query.
 const MAX_KEYWORDS: usize = 10;
@@ -166,7 +166,7 @@ pub struct Writer<'a> {
     pub structures: &'a str,
     /// Method of writing.
     pub method: Method,
-    /// The texts; AGR merges them into one.
+    /// Number of texts and of replies; AGR merges the texts into one.
     pub texts: TextPlan,
     /// The encoder that reads the expanded query; `None` for a search by words.
     pub encoder: Option<&'a dyn Embedder>,
@@ -177,8 +177,8 @@ pub struct Writer<'a> {
 pub struct TextPlan {
     /// Maximum number of texts.
     pub n: usize,
-    /// Whether each text is a sample of its own request, as in the papers; else one reply lists all
-    /// texts.
+    /// Whether each text comes from a request of its own, as in the papers; otherwise one reply
+    /// lists all texts.
     pub sampled: bool,
 }
 

@@ -26,8 +26,8 @@ use agent_infer::{self as infer, HitRecord, path_in_words};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::{Answer, Detail};
 
-/// Maximum size of all lists and texts in a reply together, in bytes; the rest of [`REPLY_BYTES`]
-/// is for everything else.
+/// Maximum total size in bytes of all lists and texts in a reply; the rest of [`REPLY_BYTES`] is
+/// for everything else.
 const LIST_BYTES: usize = REPLY_BYTES - (2 << 10);
 /// Maximum number of nodes in an answer, over all pages.
 pub(crate) const MAX_K: usize = 100;
@@ -60,7 +60,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let hits = json!({"type": "array", "items": {"type": "object", "required": ["rank", "id", "type", "name", "score"]}});
     let text = json!({"type": "string"});
     let list = json!({"type": "array"});
-    let filter = json!({"type": "array", "items": text, "description": "Only nodes such as price<20, color=red,blue"});
+    let filter = json!({"type": "array", "items": text, "description": "Conditions that every node meets, such as \"price<20\" or \"color=red,blue\""});
     let next = json!({"type": "integer"});
     let mut tools = vec![
         tool(
@@ -72,7 +72,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
         ),
         tool(
             "query",
-            "Answer a question in words: nodes, best first. explain adds why each is there.",
+            "Answer a natural-language question with nodes, best first. explain adds why each is there.",
             json!({"query": text, "k": k, "explain": {"type": "boolean"}, "filter": filter, "base": base, "cursor": cursor}),
             &["query"],
             json!({"base": text, "bundle": text, "route": list, "hits": hits, "next_cursor": next}),
@@ -288,7 +288,10 @@ impl Question {
             true => Ok(MAX_K.min(self.cursor + self.k)),
             false => {
                 let message = format!("k is {}, cursor is {}", self.k, self.cursor);
-                Err(ApiError::bad(message, format!("give k from 1, and both within {MAX_K}")))
+                Err(ApiError::bad(
+                    message,
+                    format!("give k from 1 to {MAX_K}, and a cursor below {MAX_K}"),
+                ))
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Maximum size of a reply as JSON, in bytes.
 pub(crate) const REPLY_BYTES: usize = 8 << 10;
-/// Maximum size of the text of an error as JSON, in bytes.
+/// Maximum size in bytes of an error text as JSON.
 pub(crate) const ERROR_BYTES: usize = 2 << 10;
 /// Maximum length of a name in a reply, in characters.
 pub(crate) const NAME_CHARS: usize = 120;

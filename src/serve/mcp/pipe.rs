@@ -226,7 +226,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
 /// Feeds `lines` to a pipe and answers every request with an error. Returns the number of messages
 /// read, and the bytes of all replies. For the fuzzer.
 pub(crate) async fn refused(lines: Vec<u8>) -> (usize, Vec<u8>) {
-    /// Maximum size of all replies together, in bytes; more would wait for a reader.
+    /// Maximum total size in bytes of all replies; writing more would block, since replies are read
+    /// only at the end.
     const MAX_REPLIES: usize = 64 << 20;
     let (mut ours, theirs) = duplex(MAX_REPLIES);
     let mut pipe = Pipe::new(io::Cursor::new(lines), theirs);

@@ -71,8 +71,8 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned, T: AsRe
     Ok(())
 }
 
-/// Reads the checkpoint of a task that steps at `rate`; `fit` converts the stored numbers to the
-/// current weights, or returns `None` if their number is wrong.
+/// Reads the checkpoint of a task; `rate` is the step size of the optimizer; `fit` converts the
+/// stored numbers to the current weights, or returns `None` if their number is wrong.
 ///
 /// # Errors
 /// The errors of [`Task::read_checkpoint`]; [`TrainError::Index`] if the arrays cannot be read;

@@ -14,7 +14,7 @@ const MAX_STEMS: usize = 1 << 16;
 const MIN_NODES: u32 = 2;
 /// Maximum number of stems that are read from a query.
 const MAX_TEXT_STEMS: usize = 4_096;
-/// Row number of a stem without a row.
+/// Value in place of a row number for a stem without a row.
 const NONE: u32 = u32::MAX;
 
 /// A text as a bag of stems: pairs of a stem's row in the table and the stem's weight

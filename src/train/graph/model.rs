@@ -27,7 +27,7 @@ pub struct ModelInfo {
     pub embedder: Option<String>,
     /// Settings of training.
     pub settings: Settings,
-    /// Number of node kinds, and number of edge kinds, including those of the context node.
+    /// Number of node types, and number of edge kinds, including those of the context node.
     pub kinds: [usize; 2],
     /// Number of training queries with an answer in their working graph; training uses only these.
     pub taught: usize,

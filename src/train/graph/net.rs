@@ -24,7 +24,7 @@ const LAYERS: usize = 2;
 /// Initial weight of the `bm25+names` score in the score of a candidate.
 const LEXICAL_WEIGHT: f64 = 5.0;
 
-/// Sizes of a network: the numbers of node kinds and of edge kinds in the working graphs of a
+/// Sizes of a network: the numbers of node types and of edge kinds in the working graphs of a
 /// knowledge base, and the length of a query's vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {

@@ -42,8 +42,8 @@ pub(super) struct Edge {
     pub(super) kind: u32,
 }
 
-/// Working graph of a query. In `nodes`, candidates come first; the context node is not in `nodes`
-/// and has the index after the last of them.
+/// Working graph of a query. In `nodes`, candidates come first. The context node is not in `nodes`;
+/// its index is the length of `nodes`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WorkingGraph {
     pub(super) nodes: Vec<NodeId>,
@@ -52,8 +52,9 @@ pub(super) struct WorkingGraph {
     pub(super) types: Vec<u32>,
     /// For each node: link strength, BM25 of its document, BM25 of its neighbours' names, cosine,
     /// coverage, `bm25+names`, 1 for a candidate, 1 for an entity, and `ln(1 + degree) / 10`. BM25
-    /// and `bm25+names` scores are divided by the largest of the graph. For [`Variant::Qagnn`], the
-    /// cosine is that of the name, and all features except the cosine and the two flags are 0.
+    /// and `bm25+names` scores are divided by the largest score of the same kind in the graph. For
+    /// [`Variant::Qagnn`], the cosine is that of the name, and all features except the cosine and
+    /// the two flags are 0.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
     /// Vector of the query, of [`phi_dim`] numbers: its hashed stems, scaled to norm 1, or its

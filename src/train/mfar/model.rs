@@ -22,7 +22,7 @@ use agent_kb::{NodeId, best};
 /// Name of the retrieval system that uses these models.
 const SYSTEM: &str = "mfar";
 const WEIGHTS: &str = "weights.json";
-/// Maximum size of a file of weights, in bytes.
+/// Maximum size in bytes of a file of weights.
 const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 
 /// A trained mFAR model.

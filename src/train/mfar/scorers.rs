@@ -14,9 +14,9 @@ use agent_kb::NodeId;
 
 /// Name of the whole document in masks and in names of scorers.
 const DOCUMENT: &str = "document";
-/// Name, in masks, of all fields with names of neighbours.
+/// Name that masks use for all fields with names of neighbours.
 const RELATIONS: &str = "relations";
-/// Name, in masks, of all other fields.
+/// Name that masks use for all other fields.
 const DETAILS: &str = "details";
 
 /// How a text is compared with a query.

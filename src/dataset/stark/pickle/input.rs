@@ -11,9 +11,9 @@ use super::{Limits, PickleError, Value};
 
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum length of a line that holds a number, a memo slot or a name, in bytes.
+/// Maximum length in bytes of a line that holds a number, a memo slot or a name.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Memory charged for a memo slot and its number of fetches, in bytes.
+/// Memory in bytes charged for a memo slot and its fetch count.
 pub(super) const SLOT_BYTES: u64 = 96;
 
 /// Encoding of the text, bytes or number that follows an opcode.

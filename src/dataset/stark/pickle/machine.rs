@@ -17,9 +17,9 @@ use super::{
     numpy, printed,
 };
 
-/// Memory charged for a value in a container, in bytes, not counting the value's text.
+/// Memory in bytes charged for a value in a container, not counting the value's text.
 pub(super) const VALUE_BYTES: u64 = 56;
-/// Memory charged for each memo slot that refers to an open container, in bytes.
+/// Memory in bytes charged for each memo slot that refers to an open container.
 const PUT_BYTES: u64 = 8;
 /// Memory charged for an entry of the stack, in bytes.
 const STACK_BYTES: u64 = 160;
@@ -293,7 +293,7 @@ impl<'a> Machine<'a> {
         match self.pop()? {
             Item::Done(part) => Ok(part),
             Item::OpenContainer(open) => self.complete(open),
-            Item::Mark => Err(self.malformed("a mark is where a value is expected")),
+            Item::Mark => Err(self.malformed("there is a mark where a value is expected")),
         }
     }
 
@@ -403,7 +403,7 @@ impl<'a> Machine<'a> {
 
     fn get(&mut self, slot: u32) -> Result<(), PickleError> {
         let offset = self.offset;
-        let never_put = self.malformed("a memo slot is fetched that was never filled");
+        let never_put = self.malformed("a memo slot is fetched before it is filled");
         let Entry::Occupied(mut entry) = self.memo.entry(slot) else { return Err(never_put) };
         let slot = entry.get_mut();
         let part = match &slot.content {

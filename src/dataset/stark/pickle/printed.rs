@@ -51,8 +51,8 @@ pub(in crate::stark) fn single(number: f32) -> String {
     shortest(number.into(), &number)
 }
 
-/// Formats the number `narrow`, which equals `number`: in scientific notation below 1e-4 and from
-/// 1e16 on.
+/// Formats `narrow`, whose value is `number`; uses scientific notation for magnitudes below 1e-4
+/// and from 1e16 on.
 fn shortest(number: f64, narrow: &(impl Debug + LowerExp)) -> String {
     match number {
         n if n.is_nan() => return "nan".to_owned(),

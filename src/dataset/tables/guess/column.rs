@@ -63,7 +63,7 @@ pub(super) struct Column {
     /// Whether a value is not in [`TRUTHS`].
     has_untruth: bool,
     pub(super) is_date: bool,
-    /// Whether a cell holds an object with further values.
+    /// Whether a cell is a JSON object.
     pub(super) has_objects: bool,
     /// Number of cells that are sentences.
     sentences: u64,
@@ -272,7 +272,7 @@ impl Column {
         self.has_spaces && self.is_short()
     }
 
-    /// Whether the mean length of the column's cells is at most that of names.
+    /// Whether the mean length of the column's cells is at most [`MAX_NAME_BYTES`].
     pub(super) fn is_short(&self) -> bool {
         self.bytes <= self.filled * MAX_NAME_BYTES
     }

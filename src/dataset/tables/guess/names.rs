@@ -27,20 +27,20 @@ const PERSON_NAMES: [(&str, &str); 6] = [
 const FULL_NAMES: &str = "full_name display_name name";
 /// Names of columns that hold the names of companies.
 const COMPANY_NAMES: &str = "company organisation organization firma empresa société azienda";
-/// Words in names of columns that hold no names, even if every row has another text.
+/// Words in names of columns that hold no names, even if every row has a different text.
 const NO_NAMES: &str = "\
     email mail phone telephone mobile fax url website homepage link note notes comment comments \
     remark remarks description text bio biography contact city town country place date time";
-/// Words in names of columns that hold addresses, which name only rows that are no people.
+/// Words in names of columns that hold addresses, which may name rows unless the rows are people.
 const ADDRESSES: &str = "address street address1";
-/// Endings of nouns in the singular and plural, separated by spaces; the first is none.
+/// Endings of nouns in the singular and plural, separated by spaces; the first is empty.
 const ENDINGS: &str = " a e en n s es o i";
-/// Minimum length in bytes of what two forms of one noun have in common.
+/// Minimum length in bytes of the common beginning of two forms of a noun.
 const MIN_STEM: usize = 4;
-/// Maximum mean length of the texts in a column that names rows although its header does not
-/// suggest names, in bytes.
+/// Maximum mean length, in bytes, of the texts in a column that names rows although its header does
+/// not suggest names.
 pub(super) const MAX_NAME_BYTES: u64 = 60;
-/// Maximum mean number of rows with the same text in a column of names called after its table.
+/// Maximum mean number of rows with the same text in a column of names.
 pub(super) const MAX_NAMESAKES: u64 = 10;
 
 /// Whether two nouns differ only in their endings, such as `firma` and `firmen`.
@@ -55,10 +55,10 @@ fn is_inflected(one: &str, other: &str) -> bool {
 }
 
 impl TableFacts {
-    /// Returns the column, of those in `free`, that is called after the table and holds short texts
-    /// or, if `numbers`, numbers: `Venue` or `venue_number` of a table of venues, `breed` of a
-    /// table of species and breeds. The column of numbers is called `version_number`, not
-    /// `version`.
+    /// Returns the column, of those in `free`, that is named after the table and holds short texts
+    /// or, if `numbers`, numbers: `Venue` or `venue_number` in a table of venues, `breed` in a
+    /// table of species and breeds. A column of numbers must have a name such as `version_number`,
+    /// not `version`.
     fn own_name<'a>(&self, free: &[(String, &'a String)], numbers: bool) -> Option<&'a String> {
         let node_type = spelled_out(&self.node_type);
         let words = node_type.split('_');
@@ -80,13 +80,14 @@ impl TableFacts {
         called(&|name, own| name == own).or_else(|| called(&is_inflected))
     }
 
-    /// Whether a column has texts, and nearly every row has another one.
+    /// Whether a column has texts that differ in nearly all rows.
     fn has_own_texts(&self, name: &str) -> bool {
         self.column(name).is_some_and(|column| column.is_distinct(self.rows))
     }
 
-    /// Whether a column with the names of `of` may hold the names of the rows: `of` is in the
-    /// type's name, or is no noun for people and most rows have a name of their own.
+    /// Whether a column named after `of`, such as `company_name` after `company`, may hold the
+    /// names of the rows: `of` and the type's name share a word, or `of` is not a noun for people
+    /// and the column has more distinct values than half of the rows.
     fn may_name_rows(&self, of: &str, column: &str) -> bool {
         let noun = of.rsplit('_').next().unwrap_or(of);
         let is_own = of.split('_').any(|word| self.node_type.split('_').any(|own| own == word));
@@ -112,16 +113,16 @@ impl TableFacts {
         named.or_else(|| address().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
     }
 
-    /// Returns the columns that hold the names of the nodes. Takes the first of these that exist:
+    /// Returns the columns that hold the names of the nodes: those that the user gives, otherwise
+    /// the first of these that exist and are not in `taken`:
     ///
-    /// - the given columns
-    /// - the columns of first and last names
-    /// - a column with a name of [`SURE_NAMES`]
-    /// - the column called after the table
-    /// - a column with a name of [`NAME_NAMES`], or whose name ends with one
-    /// - a column of companies
+    /// - the columns of first and last names, or a column of full names if there is one
+    /// - a column whose name is in [`SURE_NAMES`]
+    /// - the column named after the table
+    /// - a column whose name is in [`NAME_NAMES`] or ends with one of them
+    /// - a column of company names
     /// - the first column with a short text that differs from row to row
-    /// - the column of the rows' numbers, such as `version_number`
+    /// - the column of numbers named after the table, such as `version_number`
     pub(super) fn name_columns(&self, taken: &[&str]) -> Vec<String> {
         if let Some(given) = self.hint.as_ref().and_then(|hint| hint.name.as_ref()) {
             let several = given.split('+').map(|column| column.trim().to_owned()).collect();

@@ -1,5 +1,6 @@
-//! The lexicon of a base: for each metapath of one step, the words of questions that were written
-//! about it, by a language model or in general English.
+//! The lexicon of a base: for each metapath of one step, the words of questions about it. A
+//! language model wrote these questions for the base, or they are taken from a table of general
+//! English questions.
 //!
 //! "what eases glaucoma" has no word of the name `drug_treats_disease`, but has the word "eases" of
 //! the questions about this relation. The words of a question are scored by a multinomial naive
@@ -18,7 +19,7 @@ const SMOOTHING: f32 = 10.0;
 /// Added to every count of a word, so that no word rules out a metapath.
 const MIN_COUNT: f32 = 1e-3;
 
-/// The phrasings of written questions by metapath.
+/// The phrasings of the lexicon by metapath.
 pub(super) struct Lexicon<'a>(BTreeMap<&'a str, &'a Phrasing>);
 
 impl<'a> Lexicon<'a> {

@@ -35,16 +35,16 @@ const EXPLAINED: f32 = 0.01;
 const PRIOR_WEIGHT: f32 = 2.0;
 /// Minimum number of training questions of a phrasing that contain a word; rarer words are ignored.
 const MIN_WORD_QUESTIONS: u32 = 2;
-/// Added to the log likelihood for each step after the first of a metapath without training
+/// Log penalty per step of a metapath after the first; not applied to likelihoods from training
 /// questions.
 pub(super) const LONGER: f32 = -2.0;
 /// Log penalty of a step in both directions if the order of words determines a single direction.
 const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
 const LATER_TARGET_PENALTY: f32 = -3.0;
-/// Log penalty per word of a metapath's relations that does not precede the name where the metapath
-/// starts. Also applies per metapath of two steps that the question states in forward order,
-/// because questions usually state the last step first.
+/// Log penalty per word of a metapath's relations that the question has, but not right before the
+/// name from which the metapath starts. Also applies per metapath of two steps that the question
+/// states in forward order, because questions usually state the last step first.
 const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Log penalty if the question has a word of [`IN_COMMON`](super::IN_COMMON), but no metapath
 /// returns along its first step.
@@ -63,8 +63,8 @@ pub(super) struct Model<'a> {
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
     /// Types that the question mentions first, if any.
     first: Option<Vec<TypeId>>,
-    /// Words that are not question words. Every set of words here is a bit set by position in
-    /// [`Question::other_stems`].
+    /// The topical words: those that describe the answers. Every set of words in this struct is a
+    /// bit set by position in [`Question::other_stems`].
     pub(super) topical: u64,
     /// For each type, and in the next field for each relation: the words that are forms of a word
     /// of its name.
@@ -85,7 +85,7 @@ pub(super) struct Model<'a> {
     relation_stems: Vec<Vec<usize>>,
 }
 
-/// A metapath, with its text if a phrasing contains it.
+/// A metapath and, if a phrasing of training questions contains the metapath, its text.
 pub(super) struct WordedMetapath<'a> {
     pub(super) metapath: Metapath,
     words: Option<&'a str>,
@@ -189,7 +189,7 @@ impl<'a> Model<'a> {
         WordedMetapath { words: self.learnt_words(&metapath), metapath }
     }
 
-    /// Returns the text of a metapath, if a phrasing contains it.
+    /// Returns the text of a metapath if a phrasing of training questions contains the metapath.
     fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
         if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
             return None;
@@ -223,12 +223,13 @@ impl<'a> Model<'a> {
         self.topical.count_ones() - self.unexplained(metapath).len() as u32
     }
 
-    /// Returns the words that are forms of the names of a metapath's types and relations.
+    /// Returns the question's words that are forms of words in the names of a metapath's types and
+    /// relations.
     fn names_of(&self, metapath: &Metapath) -> u64 {
         words_of(metapath, &self.of_types, &self.of_relations)
     }
 
-    /// Returns the words that are synonyms of a metapath's types and relations.
+    /// Returns the question's words that are synonyms of a metapath's types and relations.
     fn synonyms_of(&self, metapath: &Metapath) -> u64 {
         words_of(metapath, &self.type_synonyms, &self.relation_synonyms)
     }
@@ -247,8 +248,8 @@ impl<'a> Model<'a> {
         self.phrasings.get(words.as_slice()).copied()
     }
 
-    /// Whether every word is a question word, a word of the schema, or a word of a phrasing; no
-    /// reading explains any other word.
+    /// Whether readings may explain every word: each is a question word, a word or synonym of the
+    /// schema, or a word of a phrasing of training questions.
     pub(super) fn may_explain(&self) -> bool {
         let in_phrasing = |stem: &str| {
             let count = |phrasing: &&Phrasing| phrasing.words.get(stem).copied();
@@ -340,8 +341,8 @@ impl<'a> Model<'a> {
         guess
     }
 
-    /// Counts the words of the metapaths' relations that do not precede the metapath's name in the
-    /// question; 0 for a single name.
+    /// Counts the words of the metapaths' relations that the question has, but not right before the
+    /// metapath's name; 0 for a single name.
     fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
         let of_name = |(metapath, before): (&Metapath, &Vec<String>)| {
@@ -427,8 +428,9 @@ impl<'a> Model<'a> {
         (log + unsaid, plain)
     }
 
-    /// Returns the metapaths from a type. A step within a type has one direction only if a phrasing
-    /// contains the metapath or the order of words determines the direction.
+    /// Returns the metapaths from a type. A metapath that follows a relation within a type in a
+    /// single direction is included only if a phrasing of training questions contains it or the
+    /// order of words determines this direction.
     fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
         let is_said = |metapath: &Metapath| {
             self.question.says_direction(metapath) == Some(true)

@@ -45,9 +45,9 @@ impl Model<'_> {
         pairs.map(|(names, types)| self.likely_from(names, &types)).collect()
     }
 
-    /// Scores each node by the mean over names of the total probability of the metapaths that reach
-    /// it. The probabilities of a name are multiplied by the share of the question's topical words
-    /// that its most likely metapath explains.
+    /// Scores each node by the total probability of the metapaths that reach it, averaged over
+    /// names. The probabilities of a name are multiplied by the share of the question's topical
+    /// words that its most likely metapath explains.
     pub(super) fn reached_by(&self, likely: Vec<Vec<LikelyMetapath>>) -> Scores {
         let n_names = likely.len() as f32;
         let n_words = self.topical.count_ones();
@@ -65,8 +65,8 @@ impl Model<'_> {
         sum(likely.into_iter().map(of_name))
     }
 
-    /// Returns the likely metapaths from a name that reach nodes, most likely first. A metapath of
-    /// two steps must explain a word.
+    /// Returns the likely metapaths that lead from a name to other nodes, most likely first. A
+    /// metapath of two steps must explain a topical word of the question.
     fn likely_from(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
         let is_said = |metapath: &Metapath| match self.lexicon.has_directions(self.base, metapath) {
             true => metapath.is_one_way_within_a_type(),
@@ -153,10 +153,10 @@ impl Model<'_> {
         })
     }
 
-    /// Whether the text of another candidate beside the named nodes has at least two of the words
-    /// that `metapath` does not explain, and more of them than the text of any of `answers`: a
-    /// ticket about a password, for "loop at password reset reported by Ada Lind" read as her
-    /// manager.
+    /// Whether the words that `metapath` does not explain describe a neighbour of the named nodes
+    /// better than `answers`: the text of a neighbour that may be an answer has at least two of
+    /// these words, and more of them than the text of any of `answers`. For "loop at password reset
+    /// reported by Ada Lind", read as her manager, this may be a ticket about a password.
     fn describes_another(&self, names: &[NodeId], metapath: &Metapath, answers: &[NodeId]) -> bool {
         let terms = &self.base.terms;
         let words = self.unexplained(metapath).into_iter();

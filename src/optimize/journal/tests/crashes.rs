@@ -1,8 +1,9 @@
 //! Tests of the journal on a disk that stops, loses data or fails at every possible point.
 //!
-//! Faults O1 to O3: a resumed run ends with the same steps and replies as an uninterrupted one (R),
-//! and nothing that was acknowledged is lost (N). `AGENT_TEST_CRASHES` multiplies the number of
-//! random cases.
+//! Kinds of faults: killed processes (`o1_*`), power cuts (`o2_*`) and failed operations (`o3_*`).
+//! After each fault, a resumed run ends with the same steps and replies as an uninterrupted run,
+//! and nothing that was acknowledged is lost. `AGENT_TEST_CRASHES` multiplies the number of random
+//! cases.
 
 use std::{fs, path::Path};
 
@@ -45,7 +46,7 @@ fn times() -> u64 {
     std::env::var("AGENT_TEST_CRASHES").map_or(1, |n| n.parse().expect("a number"))
 }
 
-/// Starts or resumes the tested run and takes it to its end. Calls `reported` with the number of
+/// Starts or resumes the tested run and completes it. Calls `reported` with the number of
 /// acknowledged steps, first after opening and then after each step.
 fn go_on(
     dir: &Path,
@@ -62,7 +63,7 @@ fn go_on(
     };
     pages(&journal).expect("pragma");
     let done = journal.steps()?.len();
-    assert!(done >= *acknowledged, "{done} steps are kept of {acknowledged} acknowledged");
+    assert!(done >= *acknowledged, "{done} of {acknowledged} acknowledged steps are left");
     *acknowledged = done;
     reported(done);
     for n in done..STEPS {
@@ -168,7 +169,7 @@ fn o1_no_reply_that_was_kept_is_paid_for_again() {
         ] {
             let dir = directory_with(&files);
             let paid = ask_all(dir.path(), &mut |_| {});
-            assert!(before + paid <= REPLIES, "{paid} are paid after {before} were, op {at}");
+            assert!(before + paid <= REPLIES, "{before} stored, {paid} paid for, op {at}");
             assert_eq!(ask_all(dir.path(), &mut |_| {}), 0);
         }
     }

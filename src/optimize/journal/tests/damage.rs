@@ -1,6 +1,7 @@
-//! Tests of damaged files (O6), and of the time that it takes to resume a run.
+//! Tests of damaged files (`o6_*`), and of the time that it takes to resume a run.
 //!
-//! `AGENT_TEST_FLIPS` sets the number of random damages that are tried; 100 000 take some minutes.
+//! `AGENT_TEST_FLIPS` sets the number of random changes to files that are tried; 100 000 take some
+//! minutes.
 
 use std::{fs, time::Instant};
 
@@ -12,7 +13,7 @@ use super::{Seen, add, crashes::directory, exchange, filled, image, program, see
 use crate::journal::{DATABASE_FILE, Journal, JournalError, store::Store};
 use agent_llm::ReplyStore;
 
-/// Size of a page of the database, in bytes.
+/// Size in bytes of a page of the database.
 const PAGE: usize = 4_096;
 
 /// Damages the content of a file in a random way. Returns the name of the kind of damage.
@@ -54,7 +55,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'stati
     }
 }
 
-/// Returns the journal's content, or the error, when it is opened as by a reader and as by a
+/// Returns the journal's content or the error that a reader gets on opening it, then the same for a
 /// writer.
 fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));

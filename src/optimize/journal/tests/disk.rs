@@ -157,8 +157,8 @@ impl State {
     }
 }
 
-/// Returns the files after the first `n` operations, as a killed process leaves them; with `torn`,
-/// also half of the next operation is done, if it is a write.
+/// Returns the files after the first `n` operations, as a killed process leaves them. If `torn` and
+/// the next operation is a write, half of this write is done too.
 pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     let mut files = Files::new();
     for op in &ops[..n] {

@@ -154,7 +154,7 @@ impl Planted {
         tune(task, &self.encoder, report, stop)
     }
 
-    /// Returns [`World::hit`] of a search with the encoder in the directory `dir`.
+    /// Returns [`World::hit`] for searches with the encoder in the directory `dir`.
     fn hit(&self, dir: &Path) -> f64 {
         let encoder = BertEncoder::open(dir).unwrap();
         let kb = &self.world.base.kb;
