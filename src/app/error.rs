@@ -6,6 +6,7 @@ use std::fmt::{Debug, Display};
 use anyhow::anyhow;
 
 use agent_dataset::{DatasetError, ProblemReport};
+use agent_ground::words::listed;
 use agent_systems::SystemError;
 
 /// Result of an operation.
@@ -96,10 +97,7 @@ fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
     if installed.is_empty() {
         hints.push("no datasets are installed; import one with `agent data import`".to_owned());
     } else {
-        let shown = installed.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>();
-        let more = installed.len() - shown.len();
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        hints.push(format!("installed: {}{rest}", shown.join(", ")));
+        hints.push(format!("installed: {}", listed(installed, MAX_LISTED)));
     }
     hints
 }

@@ -15,7 +15,6 @@ use agent_kb::{
     NodeId, NodeSet,
     answer::AnswerValue,
     filter::{Condition, matching},
-    table::value::thousands_or_fraction,
 };
 use agent_retrieve::{Answer, Detail, Filtered, check_query};
 use agent_systems as systems;
@@ -100,13 +99,9 @@ pub fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<N
     if conditions.is_empty() {
         return Ok(None);
     }
-    let is_english = base.stems.languages().is_english();
-    for limit in conditions.iter().flat_map(Condition::limits).filter(|_| !is_english) {
-        if let Some((whole, fraction)) = thousands_or_fraction(limit) {
-            return Err(AppError::usage(anyhow::anyhow!(
-                "{limit:?} may be {whole} or {fraction}; write one of these"
-            )));
-        }
+    let mut limits = conditions.iter().flat_map(Condition::limits);
+    if let Some(message) = limits.find_map(|limit| base.doubtful_number(limit)) {
+        return Err(AppError::usage(anyhow::anyhow!(message)));
     }
     let nodes = matching(&base.kb, conditions);
     Ok(Some(nodes.map_err(|error| AppError::usage(error.into()))?))

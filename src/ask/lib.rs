@@ -62,9 +62,7 @@ use crate::{
 };
 use agent_ground::words::one_line;
 use agent_index::IndexedBase;
-use agent_kb::table::{
-    ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError, value::thousands_or_fraction,
-};
+use agent_kb::table::{ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError};
 use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
@@ -290,14 +288,9 @@ impl Analyst {
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
-        let is_english = self.schema.base.stems.languages().is_english();
-        for number in mentions.numbers().filter(|_| !is_english) {
-            let number = &question[number.range.clone()];
-            if let Some((whole, fraction)) = thousands_or_fraction(number) {
-                let message =
-                    format!("{number:?} may be {whole} or {fraction}; write one of these");
-                return missing(message);
-            }
+        let mut numbers = mentions.numbers().map(|token| &question[token.range.clone()]);
+        if let Some(message) = numbers.find_map(|number| self.schema.base.doubtful_number(number)) {
+            return missing(message);
         }
         let by_rules =
             || self.by_rules(question, &mentions, reading).map_err(|error| self.corrected(error));

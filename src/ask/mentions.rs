@@ -19,7 +19,7 @@ use crate::{
     schema::{FieldValue, Schema, Words, types_of, words_of},
 };
 use agent_ground::words::{
-    fold, is_person, is_question_word, is_stop_word, name_words, nearest, singular,
+    fold, is_person, is_question_word, is_stop_word, name_words, nearest, quoted_ranges, singular,
 };
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, TypeId,
@@ -59,8 +59,6 @@ const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 const LIVE: [&str; 5] = ["live", "lives", "lived", "living", "situated"];
 /// Words that ask for something, and never mention a type or field of that name.
 const ASKING: [&str; 7] = ["how", "what", "when", "where", "which", "who", "whose"];
-/// Characters that begin and end a quotation.
-const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab}', '\u{bb}')];
 
 /// A word or number of a question.
 #[derive(Clone, Debug)]
@@ -340,7 +338,7 @@ impl Reader<'_> {
             let is_value = |node: &NodeId| values.contains(&self.kb.node_type(*node));
             if name.quoted
                 || self.is_apart(&at) && (name.marked || !self.is_common(&at))
-                || self.is_stated(&at) && name.nodes.iter().any(is_value)
+                || name.nodes.iter().any(is_value) && self.is_stated(&at)
                 || name.nodes.iter().any(is_beside_type)
             {
                 let text = self.with_signs(first.start, last.end).to_owned();
@@ -615,16 +613,9 @@ impl Reader<'_> {
 
     /// Returns the token ranges of the quoted phrases, in order.
     fn quotations(&self) -> Vec<Range<usize>> {
-        let mark = |(at, c)| QUOTES.iter().find(|(open, _)| *open == c).map(|pair| (at, *pair));
-        let (mut found, mut rest) = (Vec::new(), 0);
-        while let Some((at, (open, close))) = self.text[rest..].char_indices().find_map(mark) {
-            let begin = rest + at + open.len_utf8();
-            let Some(length) = self.text[begin..].find(close) else { break };
-            let tokens = self.between(begin, begin + length);
-            found.extend((!tokens.is_empty()).then_some(tokens));
-            rest = begin + length + close.len_utf8();
-        }
-        found
+        let quoted = quoted_ranges(self.text).into_iter();
+        let tokens = quoted.map(|range| self.between(range.start, range.end));
+        tokens.filter(|tokens| !tokens.is_empty()).collect()
     }
 
     /// Returns the meaning of the words that begin at token `at`, and the position of the token

@@ -6,7 +6,7 @@
 mod statement;
 pub(crate) mod words;
 
-use self::words::{listed, names_in_words, plural, spaced, test_in_words, yes_or_no};
+use self::words::{MAX_LISTED, names_in_words, plural, spaced, test_in_words, yes_or_no};
 use crate::{
     AskError,
     answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
@@ -15,6 +15,7 @@ use crate::{
     plan::{Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, reversed},
     sql::Writer,
 };
+use agent_ground::words::listed;
 use agent_kb::{
     Kb, NodeId, distinct, metapath_in_words,
     table::{
@@ -435,7 +436,7 @@ impl Run<'_> {
         let names: Vec<String> = nodes.iter().map(|node| self.kb.name(*node).to_owned()).collect();
         let rows = nodes.iter().map(|node| self.key_and_name(*node).to_vec()).collect();
         self.result = Rows { columns: ["key", "name"].map(str::to_owned).to_vec(), rows };
-        let told = if names.is_empty() { "none".to_owned() } else { listed(&names) };
+        let told = if names.is_empty() { "none".to_owned() } else { listed(&names, MAX_LISTED) };
         let told = format!("{told} ({})", self.rows_in_words(names.len() as f64));
         Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
     }
@@ -475,7 +476,7 @@ impl Run<'_> {
                 format!("{}: {}{}", self.kb.name(*node), shown_value(own), spaced(unit.as_deref()))
             };
             let all: Vec<String> = found.iter().map(in_words).collect();
-            return Ok((Outcome::Table, format!("{} ({of} of {rows})", listed(&all))));
+            return Ok((Outcome::Table, format!("{} ({of} of {rows})", listed(&all, MAX_LISTED))));
         }
         if let (true, Some(number)) = (is_one_value, value.number()) {
             let told = format!("{}{} ({of} of {rows})", shown(number), spaced(unit.as_deref()));
@@ -483,7 +484,7 @@ impl Run<'_> {
         }
         let n = if is_one_value { 1 } else { found.len() };
         let names: Vec<String> = found.iter().take(n).map(|(_, own)| shown_value(own)).collect();
-        let told = format!("{} ({of} of {rows})", listed(&names));
+        let told = format!("{} ({of} of {rows})", listed(&names, MAX_LISTED));
         Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
     }
 

@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agent_ground::{files, words::cut};
+use agent_ground::{
+    files,
+    words::{cut, listed},
+};
 use agent_kb::KbError;
 
 /// Maximum number of problems that an error lists one by one; further problems are only counted.
@@ -103,7 +106,7 @@ pub enum DatasetError {
         limit: usize,
     },
     /// No base with that name is installed.
-    #[error("no dataset \"{name}\" is installed{}; {}", hint(.nearest), listed(.installed))]
+    #[error("no dataset \"{name}\" is installed{}; {}", hint(.nearest), remedy(.installed))]
     UnknownName {
         /// The requested name.
         name: String,
@@ -167,14 +170,11 @@ fn hint(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean \"{name}\"?")).unwrap_or_default()
 }
 
-fn listed(installed: &[String]) -> String {
+fn remedy(installed: &[String]) -> String {
     if installed.is_empty() {
         return "import one first".to_string();
     }
-    let shown: Vec<&str> = installed.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
-    let more = installed.len().saturating_sub(MAX_LISTED_NAMES);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("installed: {}{rest}", shown.join(", "))
+    format!("installed: {}", listed(installed, MAX_LISTED_NAMES))
 }
 
 impl DatasetError {

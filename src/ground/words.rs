@@ -300,6 +300,14 @@ pub fn one_line(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// Lists the first `max` names, comma-separated, and counts the others: `a, b and 3 more`.
+pub fn listed<T: AsRef<str>>(names: &[T], max: usize) -> String {
+    let first: Vec<&str> = names.iter().take(max).map(AsRef::as_ref).collect();
+    let rest = names.len() - first.len();
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("{}{more}", first.join(", "))
+}
+
 /// Cuts a text to `max_chars` characters, with `mark` in place of the rest.
 pub fn cut(text: &str, max_chars: usize, mark: &str) -> String {
     match text.char_indices().nth(max_chars) {

@@ -28,7 +28,7 @@ use crate::{
 };
 use agent_embed::{EmbedError, Embedder, matrix::dot};
 use agent_ground::{locks::locked, words::Stems};
-use agent_kb::{Kb, NodeId, Ranking, TypeId, distinct};
+use agent_kb::{Kb, NodeId, Ranking, TypeId, distinct, table::value::thousands_or_fraction};
 
 /// Maximum number of texts whose embeddings are cached; a full cache is cleared.
 const MAX_CACHED_VECTORS: usize = 4_096;
@@ -120,6 +120,14 @@ impl IndexedBase {
     /// without a name that belong to it, such as reviews. Empty if the node does not exist.
     pub fn document(&self, node: NodeId) -> Cow<'_, str> {
         self.derived(|base| Documents::new(&base.kb)).of(&self.kb, node)
+    }
+
+    /// Returns both meanings of a number that the languages of this base write in two ways, as in
+    /// [`thousands_or_fraction`]; `None` if it has one meaning, and in English bases.
+    pub fn doubtful_number(&self, number: &str) -> Option<String> {
+        let (whole, fraction) = thousands_or_fraction(number)?;
+        let message = format!("{number:?} may be {whole} or {fraction}; write one of these");
+        Some(message).filter(|_| !self.stems.languages().is_english())
     }
 
     /// Returns the value that `derive` computes from this base, one per type `T`; computed at first

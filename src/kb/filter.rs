@@ -23,6 +23,8 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 pub use facets::{Facet, FacetValue, MAX_FACET_VALUES, MAX_FACETS, facets};
 
+use agent_ground::words::listed;
+
 use crate::{
     Direction, FieldId, Kb, NodeId, NodeSet, RelationId, TypeId,
     table::value::{category, date, quantity},
@@ -462,11 +464,8 @@ fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
 fn known(kb: &Kb) -> String {
     let names: BTreeSet<&str> =
         kb.field_names().iter().chain(kb.relations()).map(String::as_str).collect();
-    let n = names.len() + 3;
-    let mut listed: Vec<&str> = ["type", "id", "name"].into_iter().chain(names).collect();
-    listed.truncate(MAX_LISTED);
-    let more = if n > MAX_LISTED { format!(" and {} more", n - MAX_LISTED) } else { String::new() };
-    format!("{}{more}", listed.join(", "))
+    let names: Vec<&str> = ["type", "id", "name"].into_iter().chain(names).collect();
+    listed(&names, MAX_LISTED)
 }
 
 /// A value of a condition, prepared for comparison.

@@ -41,12 +41,21 @@ pub(crate) fn imported(source: &Path, name: &str) -> Arc<IndexedBase> {
 /// A base of these lines of `nodes.jsonl` and `edges.tsv`, whose answers are of the types in
 /// `candidates`, separated by spaces.
 pub fn base_of(nodes: &str, edges: &str, candidates: &str) -> Arc<IndexedBase> {
+    base_in("", nodes, edges, candidates)
+}
+
+/// As [`base_of`], for texts in these languages: ISO 639-1 codes, separated by commas; if empty,
+/// they are detected.
+pub fn base_in(languages: &str, nodes: &str, edges: &str, candidates: &str) -> Arc<IndexedBase> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("nodes.jsonl"), nodes).unwrap();
     let edges = format!("src_id\trelation\tdst_id\n{edges}");
     fs::write(dir.path().join("edges.tsv"), edges).unwrap();
     let types: Vec<&str> = candidates.split(' ').collect();
-    let toml = format!("title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = {types:?}\n");
+    let mut toml = format!("title = \"Planted\"\nlicence = \"CC0\"\ncandidate_types = {types:?}\n");
+    if !languages.is_empty() {
+        writeln!(toml, "language = \"{languages}\"").unwrap();
+    }
     fs::write(dir.path().join("dataset.toml"), toml).unwrap();
     imported(dir.path(), "planted")
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use crate::bases::imported;
-pub use crate::bases::{QUERY, answer, base_of, echo, planted};
+pub use crate::bases::{QUERY, answer, base_in, base_of, echo, planted};
 pub use crate::scripted::*;
 use agent_index::IndexedBase;
 use agent_llm::{Llm, prompts::Prompts};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::QUOTES;
 use crate::{lexicon::written, schema::Schema};
+use agent_ground::words::quoted_ranges;
 
 /// Polite phrases at the start of a question; they have no meaning of their own.
 const POLITE: [&str; 8] = [
@@ -89,9 +89,5 @@ fn word_at(text: &str, words: &str) -> Option<usize> {
 
 /// Whether a byte position of a text is in a quotation.
 fn is_quoted(text: &str, at: usize) -> bool {
-    let n = |mark: char| text[..at].matches(mark).count();
-    QUOTES.iter().any(|&(open, close)| match open == close {
-        true => n(open) % 2 == 1,
-        false => n(open) > n(close),
-    })
+    quoted_ranges(text).iter().any(|range| range.contains(&at))
 }

@@ -3,13 +3,14 @@
 
 use super::{
     Answer, Run, finite,
-    words::{listed, names_in_words, yes_or_no},
+    words::{MAX_LISTED, names_in_words, yes_or_no},
 };
 use crate::{
     AskError,
     answer::{Outcome, shown, shown_value},
     plan::Form,
 };
+use agent_ground::words::listed;
 use agent_kb::{
     NodeId,
     table::{Cell, Limits, SqlValue, Table, with_literals},
@@ -70,7 +71,7 @@ impl Run<'_> {
                 let value = numbers.first().ok_or_else(|| missing("name"))?.unwrap_or(0.0);
                 let told: Vec<String> = numbers.into_iter().flatten().map(shown).collect();
                 let told = match told.is_empty() {
-                    true => listed(&names),
+                    true => listed(&names, MAX_LISTED),
                     false => names_in_words(&names, &told, None),
                 };
                 (Outcome::Names { names, value: SqlValue::Real(value), unit: None }, told)

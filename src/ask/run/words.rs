@@ -1,30 +1,27 @@
 //! Formats results as text, and the cells of rows as JSON.
 
 use crate::answer::{LEVEL, shown};
+use agent_ground::words::listed;
 use agent_kb::table::{Cell, Rows, SqlValue, Table, statistics::TestResult};
 
 /// Maximum number of names that one line lists; further names are counted.
-const MAX_LISTED: usize = 10;
+pub(super) const MAX_LISTED: usize = 10;
 
 /// Lists names with their values in one line: the value once if all are equal, otherwise after each
 /// name. Names after the first [`MAX_LISTED`] are only counted.
 pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
     let unit = spaced(unit);
     match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
-        true => format!("{}: {}{unit}", listed(names), values.first().map_or("", String::as_str)),
+        true => format!(
+            "{}: {}{unit}",
+            listed(names, MAX_LISTED),
+            values.first().map_or("", String::as_str)
+        ),
         false => {
             let own = names.iter().zip(values).map(|(name, value)| format!("{name} {value}{unit}"));
-            listed(&own.collect::<Vec<_>>())
+            listed(&own.collect::<Vec<_>>(), MAX_LISTED)
         }
     }
-}
-
-/// Lists the first [`MAX_LISTED`] names in one line, and counts further names.
-pub(super) fn listed(names: &[String]) -> String {
-    let first = names.get(..MAX_LISTED).unwrap_or(names);
-    let rest = names.len() - first.len();
-    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    format!("{}{more}", first.join(", "))
 }
 
 pub(crate) fn yes_or_no(yes: bool) -> &'static str {

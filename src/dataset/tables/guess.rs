@@ -34,7 +34,9 @@ use crate::{
         sqlite::Reference,
     },
 };
-use agent_ground::words::{has_word, is_of_people, is_person, singular, snake, spelled_out};
+use agent_ground::words::{
+    has_word, is_of_people, is_person, listed, singular, snake, spelled_out,
+};
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
@@ -236,10 +238,8 @@ fn skipped_file_notes(dir: &Path) -> Result<Vec<String>> {
 }
 
 fn views_note(file: &str, views: &[String]) -> String {
-    let (n, shown) = (views.len(), views.len().min(MAX_VIEWS));
-    let names = views[..shown].join(", ");
-    let more = if n > shown { format!(" and {} more", n - shown) } else { String::new() };
-    format!("{file}: views are left out: {names}{more}; to import one, store its rows as a table")
+    let names = listed(views, MAX_VIEWS);
+    format!("{file}: views are left out: {names}; to import one, store its rows as a table")
 }
 
 /// Lists the names of the table files of a directory, sorted.

@@ -33,7 +33,7 @@ use crate::{
     IndexError,
     query::{Fields, key, number, words_of},
 };
-use agent_ground::words::nearest;
+use agent_ground::words::{listed, nearest};
 use agent_kb::Kb;
 
 /// Maximum length of a query, in bytes.
@@ -355,10 +355,7 @@ impl Parser<'_> {
                 format!("did you mean {known}? Put it in double quotes if it is not a field")
             }
             None => {
-                let listed = known.iter().take(MAX_LISTED).copied().collect::<Vec<_>>().join(", ");
-                let more = known.len().saturating_sub(MAX_LISTED);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("known: {listed}{more}")
+                format!("known: {}", listed(&known, MAX_LISTED))
             }
         }
     }

@@ -15,11 +15,12 @@
 //! phrase counts only if the base has the node that it names, or a field of dates or numbers for
 //! it. The rest of the question, without the words of conditions, may be a plain question. Nodes
 //! that fulfil all conditions come first; no node is removed, since a phrase may be misread.
-//! English only; no date is relative to today.
+//! English, and the languages of [`languages`]; no date is relative to today.
 
 mod absence;
 mod dates;
 mod excluded;
+mod languages;
 mod numbers;
 mod phrases;
 #[cfg(test)]
@@ -140,6 +141,7 @@ struct Field {
 /// A word of the question.
 struct Word<'a> {
     range: Range<usize>,
+    /// The word, folded; in English if it is in a phrase of [`languages`], and perhaps empty.
     folded: Cow<'a, str>,
     stem: String,
     /// Whether the word is in quotation marks or in a name of several words.
@@ -168,9 +170,10 @@ struct Reader<'a> {
 impl Conditions {
     /// Reads the conditions of a question.
     pub fn read(base: &IndexedBase, text: &str) -> Self {
-        let words: Vec<(Range<usize>, Cow<'_, str>)> = name_words(text).collect();
-        let mut reader = match words.iter().any(|(_, word)| may_begin(word)) {
-            true => Reader::new(base, text, words),
+        let (ranges, words): (Vec<Range<usize>>, Vec<Cow<'_, str>>) = name_words(text).unzip();
+        let english = languages::in_english(base.stems.languages(), &words);
+        let mut reader = match english.iter().any(|word| may_begin(word)) {
+            true => Reader::new(base, text, ranges, words, english),
             false => {
                 let text = text.to_owned();
                 return Self { rest: text.clone(), wanted: text, ..Self::default() };
@@ -400,7 +403,14 @@ fn wanted(base: &IndexedBase, schema: &Schema, words: &[Word<'_>]) -> Option<Vec
 }
 
 impl<'a> Reader<'a> {
-    fn new(base: &'a IndexedBase, text: &'a str, words: Vec<(Range<usize>, Cow<'a, str>)>) -> Self {
+    /// `words` are the folded words of `text` at `ranges`, `english` the same in English.
+    fn new(
+        base: &'a IndexedBase,
+        text: &'a str,
+        ranges: Vec<Range<usize>>,
+        words: Vec<Cow<'a, str>>,
+        english: Vec<Cow<'a, str>>,
+    ) -> Self {
         let mentions = base.entities.exact_mentions(text);
         let is_in_name = |at: usize| {
             let holds = |mention: &&ExactMention| mention.words.contains(&at);
@@ -408,13 +418,14 @@ impl<'a> Reader<'a> {
             mention.is_some_and(|mention| mention.quoted || mention.words.len() > 1)
         };
         let quoted = quoted_ranges(text);
-        let word = |(at, (range, folded)): (usize, (Range<usize>, Cow<'a, str>))| Word {
-            stem: base.stems.stem(&folded).into_owned(),
-            is_in_name: is_in_name(at) || quoted.iter().any(|part| part.contains(&range.start)),
-            folded,
-            range,
+        let parts = ranges.into_iter().zip(words).zip(english);
+        let word = |(at, ((range, word), english)): (usize, ((Range<usize>, Cow<'a, str>), _))| {
+            let is_quoted = quoted.iter().any(|part| part.contains(&range.start));
+            let (stem, is_in_name) = (base.stems.stem(&word).into_owned(), is_in_name(at));
+            let folded = if is_in_name || is_quoted { word } else { english };
+            Word { stem, is_in_name: is_in_name || is_quoted, folded, range }
         };
-        let words: Vec<Word<'a>> = words.into_iter().enumerate().map(word).collect();
+        let words: Vec<Word<'a>> = parts.enumerate().map(word).collect();
         let schema = Schema::of(base);
         let wanted = wanted(base, &schema, &words);
         let fields = fields_of(base);
@@ -625,7 +636,8 @@ impl<'a> Reader<'a> {
     /// Marks the words of a condition, and the words that join them to the question, so that
     /// [`Self::rest`] omits them.
     fn use_words(&mut self, mut start: usize, end: usize) {
-        while start > 0 && self.is_any(start - 1, JOINING) {
+        let is_empty = |at: usize| self.words.get(at).is_some_and(|word| word.folded.is_empty());
+        while start > 0 && (self.is_any(start - 1, JOINING) || is_empty(start - 1)) {
             start -= 1;
         }
         // A question that begins with a joining word keeps it.

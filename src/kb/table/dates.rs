@@ -117,8 +117,9 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
     }
     let day = day(at)?;
     let next = at + 1 + usize::from(is_of(at + 1));
-    let (month, year) = (month(next)?, year(next + 1)?);
-    whole(of_day(year, month, day)?, next + 2)
+    let month = month(next)?;
+    let next = next + 1 + usize::from(is_of(next + 1));
+    whole(of_day(year(next)?, month, day)?, next + 1)
 }
 
 #[cfg(test)]
@@ -135,6 +136,7 @@ mod tests {
             ("5 May 2024", "2024-05-05", "2024-05-05", 3),
             ("May 5th, 2024", "2024-05-05", "2024-05-05", 3),
             ("5th of May 2024", "2024-05-05", "2024-05-05", 4),
+            ("5 of May of 2024", "2024-05-05", "2024-05-05", 5),
             ("Q2 2025", "2025-04", "2025-06", 2),
             ("2025-05-19?", "2025-05-19", "2025-05-19", 3),
             ("19.05.2025.", "2025-05-19", "2025-05-19", 3),

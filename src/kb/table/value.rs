@@ -101,14 +101,20 @@ pub fn quantity(text: &str) -> Option<Quantity> {
 }
 
 /// Returns both meanings of a number that is written as German and other languages group thousands,
-/// but may also be a decimal fraction: 27500 and 27.5 for `27.500 EUR`.
-pub fn thousands_or_fraction(text: &str) -> Option<(String, f64)> {
+/// but may also be a decimal fraction: `27500` and `27.5` for `27.500 EUR`. Each is written so that
+/// it has no other meaning: `27512` and `27.5120` for `27.512`.
+pub fn thousands_or_fraction(text: &str) -> Option<(String, String)> {
     let number = text.trim_matches(|c: char| !c.is_ascii_digit());
     let (first, rest) = number.split_once('.')?;
     let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
     let is_doubtful = first.len() <= 3 && !first.starts_with('0') && rest.len() == 3;
     let is_doubtful = is_doubtful && is_number(first) && is_number(rest);
-    is_doubtful.then(|| Some((format!("{first}{rest}"), number.parse().ok()?)))?
+    let fraction = match rest.trim_end_matches('0') {
+        short if short.len() < rest.len() => format!("{first}.{short}"),
+        _ => format!("{number}0"),
+    };
+    let fraction = fraction.trim_end_matches('.').to_owned();
+    is_doubtful.then(|| (format!("{first}{rest}"), fraction))
 }
 
 /// Removes a currency sign or code from the beginning or end of a text; returns the rest and the

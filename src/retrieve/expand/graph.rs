@@ -16,7 +16,7 @@ use std::{
     convert::Infallible,
 };
 
-use agent_ground::words::{is_question_word, name_words};
+use agent_ground::words::{is_question_word, listed, name_words};
 use agent_index::{IndexError, IndexedBase};
 use agent_kb::{
     Hop, Kb, NodeId, Path, all_edges, answer::Explanation, best, distinct, hops, path_to,
@@ -131,10 +131,8 @@ impl Neighborhood {
     /// Lists the neighbours with more than 2,000 edges, beyond which no nodes are found; `None` if
     /// there are no such neighbours.
     pub fn hubs(&self, kb: &Kb) -> Option<Explanation> {
-        let names: Vec<&str> = self.hubs.iter().take(MAX_HUBS).map(|&hub| kb.name(hub)).collect();
-        let more = self.hubs.len().saturating_sub(MAX_HUBS);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let text = || format!("{}{more}", names.join(", "));
+        let names: Vec<&str> = self.hubs.iter().map(|&hub| kb.name(hub)).collect();
+        let text = || listed(&names, MAX_HUBS);
         (!names.is_empty()).then(|| Explanation::new("hubs not passed", text()))
     }
 

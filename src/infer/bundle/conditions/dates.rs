@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::bundle::conditions::{
-    Kind, Reader, Word,
+    Kind, Reader, Word, languages,
     numbers::reversed,
     phrases::{AFTER_DATE, DATE_WORDS, IN, LIMITS, ORDERS, THE_END_OF, THE_START_OF, THINGS, TO},
 };
@@ -119,14 +119,24 @@ impl Reader<'_> {
         end: usize,
         parts: [(Operator, Vec<String>); N],
     ) -> Option<usize> {
+        // In other languages than English, the word for the field may follow the date.
+        let is_foreign = languages::are_known(self.base.stems.languages());
+        let next = self.words.get(end).filter(|word| !word.is_in_name);
+        let names_field = |word: &Word<'_>| {
+            let mut dates = self.fields.iter().filter(|field| field.kind == Kind::Date);
+            dates.any(|field| self.is_named(field, word, &DATE_WORDS))
+        };
+        let is_followed = is_foreign && next.is_some_and(names_field);
         // In "2000 images", the number is a count.
         let is_year =
             self.words.get(end.wrapping_sub(1)).is_some_and(|word| word.folded.len() == 4);
         let is_type = |word: &Word<'_>| !self.schema.meanings(&word.stem).0.is_empty();
-        if is_year && !self.is_end(end) && !self.words.get(end).is_some_and(is_type) {
+        if is_year && !is_followed && !self.is_end(end) && !next.is_some_and(is_type) {
             return None;
         }
-        let (start, field) = self.named_field(at, at, Kind::Date, &DATE_WORDS)?;
+        let after = if is_foreign { end } else { at };
+        let (start, field) = self.named_field(at, after, Kind::Date, &DATE_WORDS)?;
+        let end = end + usize::from(is_followed);
         for (operator, values) in parts {
             self.found.all.push(Condition::new(field.clone(), operator, values));
         }

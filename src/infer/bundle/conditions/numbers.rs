@@ -18,6 +18,9 @@ use agent_kb::{
 const NUMBER_WORDS: [(&str, &str); 2] =
     [("price", "cost costs costing cheaper dollars bucks euros"), ("rating", "rated stars")];
 
+/// Words in names of fields of prices, best first.
+const PRICES: [&str; 8] = ["price", "preis", "prix", "precio", "cost", "kosten", "cout", "coste"];
+
 impl Reader<'_> {
     /// Reads a comparison with a number that begins at word `at`; returns the position after it.
     pub(super) fn read_number(&mut self, at: usize) -> Option<usize> {
@@ -92,13 +95,16 @@ impl Reader<'_> {
         if written.ends_with(char::is_alphabetic) {
             return None;
         }
+        if self.base.doubtful_number(written).is_some() {
+            return None;
+        }
         let end = word.range.start + written.len();
         let n = self.words[at..].iter().take_while(|word| word.range.start < end).count();
         Some((quantity(written)?.number, at + n))
     }
 
-    /// Returns the shortest name that contains "price", among the fields of numbers of the wanted
-    /// types. If no name contains "price", returns the shortest that contains "cost".
+    /// Returns the shortest name that contains the first of [`PRICES`] that any name contains, among
+    /// the fields of numbers of the wanted types.
     fn price(&self) -> Option<String> {
         let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         let own = numbers.filter(|field| self.is_own(field));
@@ -106,7 +112,7 @@ impl Reader<'_> {
         let of = |word: &str| {
             names.clone().filter(|name| name.contains(word)).min_by_key(|name| name.len())
         };
-        of("price").or_else(|| of("cost")).map(str::to_owned)
+        PRICES.iter().find_map(|word| of(word)).map(str::to_owned)
     }
 }
 

@@ -42,9 +42,9 @@ pub(super) const ORDERS: [(bool, &str); 2] = [
 /// Phrases before a number, such as "at least", with the operator of the condition.
 pub(super) const COMPARISONS: [(Operator, &str); 4] = [
     (Operator::Less, "cheaper than, less than, fewer than, lower than, under, below"),
-    (Operator::AtLeast, "upwards of, at least"),
+    (Operator::AtLeast, "upwards of, at least, minimum"),
     (Operator::More, "more than, greater than, higher than, over, above"),
-    (Operator::AtMost, "at most, up to"),
+    (Operator::AtMost, "at most, up to, maximum"),
 ];
 /// Words after a number that multiply it; such numbers are not read.
 pub(super) const MULTIPLIERS: &str = "hundred thousand million billion grand";
@@ -101,8 +101,18 @@ pub(super) const FILLERS: &str = "a an the any in of by from with to at on for b
      found tied linked related associated connected sit sits belong belonging listed include filed \
      under coauthored among its their tagged co fall falls whose marked labelled";
 /// Words in names of fields to which a date without a field refers, best first.
-pub(super) const GENERAL_DATES: [&str; 8] =
-    ["date", "created", "published", "released", "issued", "opened", "time", "year"];
+pub(super) const GENERAL_DATES: [&str; 10] = [
+    "date",
+    "datum",
+    "fecha",
+    "created",
+    "published",
+    "released",
+    "issued",
+    "opened",
+    "time",
+    "year",
+];
 /// Words by which questions refer to fields of dates: each entry holds a word in names of fields,
 /// and the synonyms of this word.
 pub(super) const DATE_WORDS: [(&str, &str); 6] = [

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 
 use super::*;
-use agent_testing::base_of;
+use agent_testing::{base_in, base_of};
 
 /// Tickets of two people about two products, with a status, two dates, hours and perhaps no
 /// product.
@@ -121,6 +121,41 @@ fn what_a_question_states_becomes_conditions() {
         let rest = "the tickets by Anna Ode".to_owned();
         assert_eq!(read(text), (vec![], rest, Some(newest)), "{text}");
     }
+}
+
+#[test]
+fn conditions_are_read_in_the_languages_of_the_base() {
+    let person = json!({"id": 0, "type": "person", "name": "Anna Ode"});
+    let state = |id: u32, name: &str| json!({"id": id, "type": "status", "name": name});
+    let ticket = |id: u32| {
+        let details = json!({"erstellt": "2025-03-10", "Stunden": "4", "Preis": "27,50"});
+        json!({"id": id, "type": "Meldung", "name": format!("Fall {id}"), "details": details})
+    };
+    let nodes = [person, state(1, "geschlossen"), state(2, "fermé"), ticket(3), ticket(4)];
+    let nodes = nodes.map(|node| format!("{node}\n")).concat();
+    let edges = "3\tvon\t0\n3\thas_status\t1\n4\thas_status\t2\n";
+    let base = base_in("de,fr,es", &nodes, edges, "Meldung");
+    for (text, conditions, rest) in [
+        ("Meldungen im März 2025", "erstellt=2025-03", "Meldungen"),
+        ("Meldungen, die am 10. März 2025 erstellt wurden", "erstellt=2025-03-10", "Meldungen"),
+        ("Meldungen, die 2025 erstellt wurden", "", "Meldungen, die 2025 erstellt wurden"),
+        ("Meldungen seit 2025 von Anna Ode", "erstellt>=2025", "Meldungen von Anna Ode"),
+        ("Meldungen, die nicht geschlossen sind", "status!=geschlossen", "Meldungen, die sind"),
+        ("Meldungen ohne Status", "status!=*", "Meldungen"),
+        ("Meldungen mit mehr als drei Stunden", "Stunden>3", "Meldungen"),
+        ("Meldungen unter 27.500 Euro", "", "Meldungen unter 27.500 Euro"),
+        ("Meldungen für höchstens 30 Euro", "Preis<=30", "Meldungen"),
+        ("les Meldungen à partir de mars 2025", "erstellt>=2025-03", "les Meldungen"),
+        ("Meldungen qui ne sont pas fermé", "status!=fermé", "Meldungen"),
+        ("Meldungen entre 2019 et 2021", "erstellt>=2019 erstellt<=2021", "Meldungen"),
+        ("Meldungen antes del 5 de mayo de 2024", "erstellt<2024-05-05", "Meldungen"),
+        ("Meldungen con al menos 2 Stunden", "Stunden>=2", "Meldungen"),
+    ] {
+        let found = Conditions::read(&base, text);
+        let own: Vec<String> = found.all.iter().map(Condition::to_string).collect();
+        assert_eq!((own.join(" ").as_str(), found.rest.as_str()), (conditions, rest), "{text}");
+    }
+    assert_eq!(Conditions::read(&base, "die neuesten Meldungen").newest_first, Some(true));
 }
 
 #[test]
