@@ -17,7 +17,7 @@ use agent_app::{
     explained::explain_all,
     llm, open_runtime, read_bundle, read_program, refused,
 };
-use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
+use agent_dataset::{LabelledQuery, Split, nodes_of_ids, query_id};
 use agent_index::IndexedBase;
 use agent_infer::{ParamValues, bundle::Bundle, explain::Explainer};
 use agent_kb::Kb;
@@ -55,7 +55,7 @@ pub(super) struct Args {
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<Filter>,
     /// Explain only the query with this id in the split
-    #[arg(long, value_name = "ID", conflicts_with = "answers")]
+    #[arg(long, value_name = "ID", conflicts_with = "answers", value_parser = id_of_query)]
     query: Option<i64>,
     /// Explain this query, with its answers in --answers; without --bundle or --program, the first
     /// word is the bundle
@@ -151,6 +151,10 @@ fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     answers.sort_unstable();
     answers.dedup();
     Ok(LabelledQuery { id: 0, text, answers, metadata: Default::default() })
+}
+
+fn id_of_query(text: &str) -> Result<i64, String> {
+    query_id(text).ok_or_else(|| "it is not an id such as 31 or q31".to_owned())
 }
 
 /// Returns all queries of the split or, with `--query`, only the query with that id.

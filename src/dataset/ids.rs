@@ -149,11 +149,15 @@ fn bad_list(text: &str, reason: &str) -> Fault {
     Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
-/// Splits a list such as `[3, "a, b"]` into its items, without their quotes.
+/// Splits a list such as `[3, "a, b"]` into its items, without their quotes. A list with vertical
+/// bars between its items needs no brackets: `3|17`.
 pub(super) fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
     let inner = brackets.into_iter().find_map(within);
+    if inner.is_none() && text.contains('|') {
+        return Ok(text.split('|').map(str::trim).collect());
+    }
     let inner = inner.ok_or_else(|| bad_list(text, "is not a list"))?.trim();
     if inner.is_empty() {
         let message = "the query has no answers";

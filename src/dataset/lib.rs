@@ -99,7 +99,7 @@ pub use lines::{MAX_FILE_BYTES, MAX_LINE_BYTES};
 pub use neutral::{EDGES_HEADER, MAX_FILLER_NODES, import_neutral};
 pub use queries::{
     LabelledQuery, MAX_QUERY_BYTES, MAX_QUERY_FILE_BYTES, Split, ValuedQuery, load_split,
-    load_test, load_test_tenth, load_test_values, load_values,
+    load_test, load_test_tenth, load_test_values, load_values, query_id,
 };
 pub use render::{Template, render_field, render_text};
 pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};

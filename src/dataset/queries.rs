@@ -321,7 +321,11 @@ fn parse_queries(
     else {
         let found: String = header.join(",").chars().take(100).collect();
         let message = format!("the header is {found:?}");
-        let hint = "the required columns are id,query,answer_ids";
+        let hint =
+            "the required columns are id,query,answer_ids, as in 1,who sells ink?,\"[3, 17]\"";
+        if problems.lenient {
+            return Err(DatasetError::bad_line(path, 1, format!("{message}; {hint}")));
+        }
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
         return Ok(QueryFile { lost: true, ..QueryFile::default() });
     };
@@ -391,23 +395,22 @@ fn parse_queries(
     Ok(file)
 }
 
-/// Returns the ids in the answers of a file of queries, as written; empty if the file cannot be
+/// Returns the ids in the answers of each query of a file, as written; empty if the file cannot be
 /// read. The import of the queries reports their faults.
-pub(super) fn answer_ids_in(path: &Path) -> Vec<String> {
+pub(super) fn answer_ids_in(path: &Path) -> Vec<Vec<String>> {
     let bytes = read_bounded(path).unwrap_or_default();
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes.as_slice());
     let names = reader.headers().cloned().unwrap_or_default();
     let place = names.iter().position(|name| name == COLUMNS[2]);
-    let mut ids = Vec::new();
-    for row in reader.records().filter_map(|row| row.ok()) {
+    let ids = |row: csv::StringRecord| {
         let cell = place.and_then(|at| row.get(at)).unwrap_or_default();
-        ids.extend(items(cell).into_iter().flatten().map(str::to_owned));
-    }
-    ids
+        items(cell).into_iter().flatten().map(str::to_owned).collect()
+    };
+    reader.records().filter_map(|row| Some(ids(row.ok()?))).collect()
 }
 
 /// Parses a query id: an integer, alone or after a word, such as `Q31` or `query-31`.
-fn query_id(text: &str) -> Option<i64> {
+pub fn query_id(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.trim_start_matches(|c: char| c.is_alphabetic() || "-_# ".contains(c));
     let is_word = text.starts_with(char::is_alphabetic);

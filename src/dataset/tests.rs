@@ -262,7 +262,8 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "qa.csv",
         "id,query,answers\n",
-        ":1: the header is \"id,query,answers\"; the required columns are id,query,answer_ids",
+        ":1: the header is \"id,query,answers\"; the required columns are id,query,answer_ids, as in \
+         1,who sells ink?,\"[3, 17]\"",
     ),
     (
         "qa.csv",

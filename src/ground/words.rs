@@ -268,7 +268,7 @@ pub fn spelled_out(name: &str) -> String {
 
 /// Guesses the singular of an English noun from its ending.
 pub fn singular(name: &str) -> String {
-    let keep = ["ss", "us", "is", "series", "species", "news"];
+    let keep = ["ss", "us", "is", "series", "species", "news", "pays"];
     if keep.iter().any(|ending| name.ends_with(ending)) {
         return name.to_owned();
     }
@@ -378,16 +378,21 @@ pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str
 }
 
 /// Whether the word at `range` is only a part of a longer word: at most two letters after an
-/// apostrophe ("there's", "can't"), or a single letter beside a hyphen ("X-linked", "e-mail"). Such
-/// a part alone is not a name.
+/// apostrophe ("there's", "can't"), a single letter before an apostrophe and a longer word
+/// ("d'accueil"), or a single letter beside a hyphen ("X-linked", "e-mail"). Such a part alone is
+/// not a name.
 pub fn is_part(text: &str, range: &Range<usize>) -> bool {
+    let is_apostrophe = |c: char| matches!(c, '\'' | '\u{2019}');
     let n = text[range.clone()].chars().take(3).count();
     let before = text[..range.start].chars().next_back();
-    let after = text[range.end..].chars().next();
-    let is_apostrophe = |c: char| matches!(c, '\'' | '\u{2019}');
+    let rest = &text[range.end..];
+    let after = rest.chars().next();
+    let is_word = |word: &str| word.chars().take(2).filter(|c| c.is_alphabetic()).count() == 2;
+    let is_elided = rest.strip_prefix(is_apostrophe).is_some_and(is_word);
     let is_hyphen = |c: char| matches!(c, '-' | '\u{2010}' | '\u{2011}');
     let is_letter = n == 1 && text[range.clone()].chars().all(char::is_alphabetic);
     n <= 2 && before.is_some_and(is_apostrophe)
+        || is_letter && is_elided
         || is_letter && (before.is_some_and(is_hyphen) || after.is_some_and(is_hyphen))
 }
 
@@ -567,12 +572,12 @@ mod tests {
 
     #[test]
     fn parts_of_words_are_no_words() {
-        let text = "there's an X-linked vitamin D, can\u{2019}t O'Neill, e-mail T cell alpha-2";
+        let text = "there's an X-linked vitamin D, can\u{2019}t O'Neill, d\u{2019}accueil, e-mail T cell alpha-2";
         let parts: Vec<&str> = name_words(text)
             .filter(|(range, _)| is_part(text, range))
             .map(|(range, _)| &text[range])
             .collect();
-        assert_eq!(parts, ["s", "X", "t", "e"]);
+        assert_eq!(parts, ["s", "X", "t", "O", "d", "e"]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ const MIN_DATES: f64 = 0.95;
 const MAX_MARKERS: usize = 100;
 /// Maximum length in bytes of a cell that is checked for a number or a date.
 const MAX_BYTES: usize = 40;
+/// First year of two digits that is taken for a year of the 20th century: 70 is 1970, 69 is 2069.
+const FIRST_SHORT_YEAR: u32 = 70;
 /// Years that a date may have.
 const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
 
@@ -364,14 +366,19 @@ fn date_parts(text: &str) -> Option<DateParts<'_>> {
     let is_iso = first.len() == 4;
     let (year, day) = if is_iso { (first, third) } else { (third, first) };
     let fits = |part: &str| (1..=2).contains(&part.len());
-    let is_date =
-        is_time && year.len() == 4 && fits(second) && fits(day) && (is_iso || separator != '-');
+    // A version such as 10.11.12 is no date.
+    let is_short = year.len() == 2 && separator == '/';
+    let is_year = year.len() == 4 || is_short;
+    let is_date = is_time && is_year && fits(second) && fits(day) && (is_iso || separator != '-');
     if !is_date {
         return None;
     }
     let [first, second, third] = [first, second, third].map(|part| part.parse().ok());
-    let parts =
-        DateParts { first: first?, second: second?, third: third?, separator, is_iso, time };
+    let (first, second, mut third) = (first?, second?, third?);
+    if is_short {
+        third += if third < FIRST_SHORT_YEAR { 2000 } else { 1900 };
+    }
+    let parts = DateParts { first, second, third, separator, is_iso, time };
     parts.written(false).or_else(|| parts.written(true))?;
     Some(parts)
 }

@@ -27,6 +27,8 @@ use crate::{
 use agent_ground::words::is_of_people;
 use agent_kb::NodeId;
 
+/// Minimum number of labelled questions that show which types nobody asks for.
+const MIN_LABELLED: usize = 100;
 /// Number of rows between two progress reports and checks of the stop flag.
 const ROWS_PER_REPORT: u64 = 4096;
 
@@ -316,7 +318,8 @@ impl Import<'_> {
     }
 
     /// Returns the types whose rows have no name and link to rows other than people, such as
-    /// reviews of films, if there are labelled questions and none has such a row as an answer.
+    /// reviews of films, if at least [`MIN_LABELLED`] questions are labelled, and none has such a
+    /// row as an answer: few labels do not show that nobody asks for these rows.
     /// These types are not candidates by default: lexical search finds the texts of their rows with
     /// the rows that they link to.
     fn unlabelled_parts<'s>(
@@ -334,10 +337,10 @@ impl Import<'_> {
         let answers = if parts.is_empty() { Vec::new() } else { answer_ids_in(questions) };
         let is_answer = |kind: &String| {
             let prefix = format!("{kind}:");
-            let mut ids = answers.iter().map(|id| id.strip_prefix(&prefix).unwrap_or(id));
+            let mut ids = answers.iter().flatten().map(|id| id.strip_prefix(&prefix).unwrap_or(id));
             ids.any(|id| self.ids.get(kind, id).is_some())
         };
-        parts.retain(|kind| !answers.is_empty() && !is_answer(kind));
+        parts.retain(|kind| answers.len() >= MIN_LABELLED && !is_answer(kind));
         parts
     }
 

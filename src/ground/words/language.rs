@@ -170,7 +170,8 @@ impl Language {
             "de" => umlauts(word, &[("ß", "ss")]),
             "da" | "no" => umlauts(word, &[("ø", "o"), ("æ", "a"), ("aa", "a")]),
             "es" => ending(word, &[("cion", "ción"), ("sion", "sión")]),
-            "fr" => ending(word, &[("ee", "ée"), ("ees", "ées")]),
+            // The stemmer takes the plural endings of nouns for endings of verbs.
+            "fr" => ending(word, &[("ee", "ée"), ("ees", "ées"), ("ons", "on"), ("ers", "er")]),
             "it" => ending(word, &[("ita", "ità")]),
             "pt" => ending(word, &[("cao", "ção"), ("coes", "ções")]),
             "ru" => ending(

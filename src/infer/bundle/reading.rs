@@ -423,20 +423,27 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
     })
 }
 
-/// Reads a question that consists of names, with words such as "in" between them. The answers are
+/// Reads a question that consists of names, with words such as "in" between them, or of one name
+/// beside its type, such as "ticket 4711". The answers are
 /// candidates that have one of the names, and a neighbour with each of the other names: for "Broken
 /// lamp Unterweiler", the repairs called "Broken lamp" in Unterweiler. If several names have such
 /// nodes, the first of these names counts.
 fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let is_joining = |(stem, asks): (&String, &bool)| *asks && !has_word(CONTRASTING, stem);
-    let is_bare = match question.names.len() {
-        0 | 1 => question.other_stems.is_empty(),
+    let kb = &base.kb;
+    let is_of_type = |node: NodeId| {
+        let kind = kb.node_type(node);
+        question.other_stems.iter().all(|stem| question.schema.meanings(stem).0.contains(&kind))
+    };
+    let is_bare = match question.names.as_slice() {
+        [] => question.other_stems.is_empty(),
+        [nodes] => nodes.iter().any(|&node| is_of_type(node)),
         _ => question.other_stems.iter().zip(&question.asks).all(is_joining),
     };
     if !is_bare {
         return None;
     }
-    let kb = &base.kb;
+    let is_single = question.names.len() == 1;
     let is_beside = |node: NodeId, others: &[NodeId]| {
         kb.relations_of(kb.node_type(node)).iter().any(|&relation| {
             let neighbors = kb.neighbors(node, relation, Direction::Any);
@@ -446,6 +453,7 @@ fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let of_name = |(at, nodes): (usize, &Vec<NodeId>)| {
         let others = || question.names.iter().enumerate().filter(|(other, _)| *other != at);
         let nodes = nodes.iter().copied().filter(|&node| kb.is_candidate(node));
+        let nodes = nodes.filter(|&node| !is_single || is_of_type(node));
         let nodes = nodes.filter(|&node| others().all(|(_, names)| is_beside(node, names)));
         nodes.collect::<BTreeSet<NodeId>>()
     };

@@ -7,7 +7,7 @@ use agent_ground::words::{has_word, is_of_people, is_person, spelled_out};
 /// German, Spanish, French, Italian and Portuguese.
 pub(super) const NAME_NAMES: &str = "\
     name full_name display_name title label caption subject headline heading titel betreff \
-    bezeichnung nombre asunto nom titre nome titulo";
+    bezeichnung nombre asunto nom titre intitule libelle designation nome titulo item";
 /// Names of columns that always hold the names of nodes, best first, separated by spaces.
 const SURE_NAMES: &str = "name full_name display_name title";
 /// Names of columns that hold first names, each with names of columns that then hold last names,
@@ -31,6 +31,8 @@ const COMPANY_NAMES: &str = "company organisation organization firma empresa soc
 const NO_NAMES: &str = "\
     email mail phone telephone mobile fax url website homepage link note notes comment comments \
     remark remarks description text bio biography contact city town country place date time";
+/// Words in names of columns that describe rows, and name them if the descriptions are short.
+const DESCRIPTIONS: &str = "description text";
 /// Words in names of columns that hold addresses, which may name rows unless the rows are people.
 const ADDRESSES: &str = "address street address1";
 /// Endings of nouns in the singular and plural, separated by spaces; the first is empty.
@@ -40,6 +42,8 @@ const MIN_STEM: usize = 4;
 /// Maximum mean length, in bytes, of the texts in a column that names rows although its header does
 /// not suggest names.
 pub(super) const MAX_NAME_BYTES: u64 = 60;
+/// Minimum length, in bytes, of the beginning of a table's name in the name of a column.
+const MIN_OWN: usize = 3;
 /// Maximum mean number of rows with the same text in a column of names.
 pub(super) const MAX_NAMESAKES: u64 = 10;
 
@@ -80,6 +84,17 @@ impl TableFacts {
         called(&|name, own| name == own).or_else(|| called(&is_inflected))
     }
 
+    /// Returns the name of a column without the name of the table, or the beginning of this name,
+    /// at its start or end: `nom` for `nom_adh` and `adherent_nom` in a table of `adherents`.
+    fn without_own_name<'a>(&self, column: &'a str) -> &'a str {
+        let own = spelled_out(&self.node_type);
+        let is_own = |part: &str| part.len() >= MIN_OWN && own.starts_with(part);
+        let first = column.split_once('_').filter(|parts| is_own(parts.0)).map(|parts| parts.1);
+        let last = || column.rsplit_once('_').filter(|parts| is_own(parts.1)).map(|parts| parts.0);
+        let whole = column.strip_prefix(&own).and_then(|rest| rest.strip_prefix('_'));
+        whole.or(first).or_else(last).unwrap_or(column)
+    }
+
     /// Whether a column has texts that differ in nearly all rows.
     fn has_own_texts(&self, name: &str) -> bool {
         self.column(name).is_some_and(|column| column.is_distinct(self.rows))
@@ -97,8 +112,8 @@ impl TableFacts {
     }
 
     /// Returns the first column, of those in `free`, with a short text of several words that
-    /// differs from row to row. Without such a column, a row is named by its address, unless the
-    /// rows are people.
+    /// differs from row to row. Without such a column, a row is named by a short description, or
+    /// else by its address, unless the rows are people.
     fn distinct_texts<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
         let is_own = |column: &String| {
             let is_short = self.column(column).is_some_and(Column::has_short_texts);
@@ -109,8 +124,9 @@ impl TableFacts {
         let says = |name: &str, words: &str| name.split('_').any(|word| has_word(words, word));
         let is_address = |name: &str| says(name, ADDRESSES);
         let address = || own.iter().find(|(name, _)| is_address(name));
+        let described = || own.iter().find(|(name, _)| says(name, DESCRIPTIONS)).or_else(address);
         let named = own.iter().find(|(name, _)| !is_address(name) && !says(name, NO_NAMES));
-        named.or_else(|| address().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
+        named.or_else(|| described().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
     }
 
     /// Returns the columns that hold the names of the nodes: those that the user gives, otherwise
@@ -131,9 +147,8 @@ impl TableFacts {
         let free = self.columns.iter().map(|(name, _)| name);
         let free = free.filter(|name| !taken.contains(&name.as_str()));
         let free: Vec<(String, &String)> = free.map(|name| (spelled_out(name), name)).collect();
-        let own = format!("{}_", spelled_out(&self.node_type));
         let one_of = |words: &str| {
-            let is_known = |name: &str| has_word(words, name.strip_prefix(&own).unwrap_or(name));
+            let is_known = |name: &str| has_word(words, self.without_own_name(name));
             free.iter().find(|(name, _)| is_known(name)).map(|(_, column)| *column)
         };
         let mut persons = PERSON_NAMES.iter();

@@ -137,7 +137,11 @@ fn conditions_are_read_in_the_languages_of_the_base() {
     let base = base_in("de,fr,es", &nodes, edges, "Meldung");
     for (text, conditions, rest) in [
         ("Meldungen im März 2025", "erstellt=2025-03", "Meldungen"),
-        ("Meldungen, die am 10. März 2025 erstellt wurden", "erstellt=2025-03-10", "Meldungen"),
+        (
+            "Meldungen, die am 10. März 2025 erstellt wurden",
+            "erstellt=2025-03-10",
+            "Meldungen, die wurden",
+        ),
         ("Meldungen, die 2025 erstellt wurden", "", "Meldungen, die 2025 erstellt wurden"),
         ("Meldungen seit 2025 von Anna Ode", "erstellt>=2025", "Meldungen von Anna Ode"),
         ("Meldungen, die nicht geschlossen sind", "status!=geschlossen", "Meldungen, die sind"),
