@@ -429,7 +429,7 @@ pub(super) fn join_with_features(
         None if asked.is_empty() => ordered,
         None => first_of(ordered, |node| asked.contains(&base.kb.node_type(node))),
     };
-    let ranking = conditions.apply(base, ranking);
+    let ranking = conditions.apply(base, conditions.completed(base, ranking, &asked));
     Ok(JoinedAnswer { ranking, features, reading, conditions, asked })
 }
 

@@ -9,7 +9,8 @@
 //! "drugs treat diseases" and "drug treats disease".
 //!
 //! Without such a word, a question that begins with "who" asks for people. Other questions ask for
-//! the type right before a preposition, if that type is the first word or a plural. This also holds
+//! the type right before a preposition, if that type is the first word or a plural. After the first
+//! word, a participle may precede the preposition: "grants led by", "bills paid in". This also holds
 //! in other languages ("Rechnungen von"), in which the type may follow a word for "which" instead
 //! ("welche Firmen").
 //!
@@ -41,13 +42,17 @@ const MAKES: [&str; 8] =
     ["make", "makes", "made", "sell", "sells", "produce", "produces", "supplies"];
 /// Words that may follow the type that a question without a verb asks for.
 const PREPOSITIONS: &str = "about above after at before below between by for from in like not of on \
-                            over since that to under who whose with without";
+                            over since that to under where which who whose with without";
 /// Prepositions and articles with the role of [`PREPOSITIONS`] in German, French, Spanish, Italian
 /// and Portuguese; folded.
 const FOREIGN_PREPOSITIONS: &str = "\
     a ab am an auf aus bei beim der des die fur gegen im mit nach ohne seit uber unter vom von vor zu \
-    zum zur apres avant avec chez dans de depuis des du en par pour sans sur con del desde hasta para por \
-    sin sobre da della di do em per senza com sem";
+    zum zur apres avant avec ayant chez dans de depuis des dont du en par pour qui sans sur con cuyo \
+    del desde hasta para por que sin sobre da della di do em per senza com sem";
+/// Prepositions before the agent of a participle, in English and other languages.
+const AGENT: &str = "by durch par por da von";
+/// Maximum number of words from the type to such a preposition: "projects paid for by".
+const MAX_BEFORE_AGENT: usize = 3;
 /// Articles before a type; the next constant lists words for "which" in other languages. Both are
 /// folded.
 const ARTICLES: &str = "a an the das den der die el gli il la las le les los";
@@ -181,7 +186,17 @@ fn types_of_opening(
             let heads = |(at, word): (usize, &Cow<'_, str>)| {
                 let named = types(word);
                 let is_next = |of: &str| words.get(at + 1).is_some_and(|next| has(of, next));
-                let ends = which > 0 && at == first
+                let behind = |n: usize| words.iter().skip(at + 1).take(n);
+                let is_done = || {
+                    let mut two = behind(2);
+                    let is_participle = two.next().is_some_and(|word| word.ends_with("ed"));
+                    let next = two.next();
+                    let is_number = |word: &&Cow<'_, str>| word.starts_with(char::is_numeric);
+                    is_participle && next.is_some_and(|word| has(PREPOSITIONS, word))
+                        || is_participle && next.is_some_and(|word| is_number(&word))
+                };
+                let has_agent = || behind(MAX_BEFORE_AGENT).any(|word| has(AGENT, word));
+                let ends = at == first && (which > 0 || is_done() || has_agent())
                     || is_next(PREPOSITIONS)
                     || foreign && is_next(FOREIGN_PREPOSITIONS);
                 ((at == first || word.ends_with('s')) && !named.is_empty())
@@ -275,6 +290,8 @@ mod tests {
             ("rooms with a projector", 1),
             ("Quiet small rooms of drivers", 1),
             ("the rooms in Bonn", 1),
+            ("rooms booked in May", 1),
+            ("rooms paid for by drivers", 1),
             ("room for two", 2),
         ] {
             assert_eq!(types_of_opening(query, false, types), [TypeId(expected)], "{query}");

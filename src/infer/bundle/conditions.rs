@@ -68,7 +68,8 @@ const MAX_ASKED: usize = 3;
 /// After [`Conditions::apply`]: best score of the nodes that do not fulfil the conditions, as a
 /// share of the lowest score of the nodes that do.
 const OUTSIDE_SHARE: f32 = 0.5;
-
+/// Maximum number of nodes that fulfil the conditions and are appended to a ranking without them.
+const MAX_FULFILLED: usize = 1_000;
 /// Share of the score that a node keeps if it lacks a value that a condition compares.
 const UNKNOWN_SHARE: f32 = 0.5;
 
@@ -292,6 +293,31 @@ impl Conditions {
         }
         first.sort_by(|a, b| b.1.total_cmp(&a.1));
         followed(first, others)
+    }
+
+    /// If no node of a ranking fulfils the conditions, appends the candidates that do, ascending, if
+    /// there are at most [`MAX_FULFILLED`]; only those of the types `asked`, unless it is empty.
+    /// `employees hired in 2024` has no other words by which a search finds them.
+    pub fn completed(
+        &self,
+        base: &IndexedBase,
+        mut ranking: Vec<(NodeId, f32)>,
+        asked: &[TypeId],
+    ) -> Vec<(NodeId, f32)> {
+        let holds = self.holds(base);
+        if self.all.is_empty() || ranking.iter().any(|pair| holds(pair.0)) {
+            return ranking;
+        }
+        let kb = &base.kb;
+        let is_asked = |node: NodeId| asked.is_empty() || asked.contains(&kb.node_type(node));
+        let fulfilled = matching(kb, &self.all).map(|nodes| nodes.as_slice().to_vec());
+        let mut nodes = fulfilled.unwrap_or_default();
+        nodes.retain(|&node| kb.is_candidate(node) && is_asked(node) && holds(node));
+        if nodes.len() <= MAX_FULFILLED {
+            let score = ranking.last().map_or(1.0, |last| last.1);
+            ranking.extend(nodes.into_iter().map(|node| (node, score)));
+        }
+        ranking
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;

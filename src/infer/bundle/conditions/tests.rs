@@ -285,6 +285,11 @@ fn nodes_that_fulfil_the_conditions_come_first_and_none_is_lost() {
     );
     assert!(sorted.windows(2).all(|pair| pair[0].1 >= pair[1].1), "{sorted:?}");
     assert_eq!(asked.applied(&base, &sorted).unwrap().n_fulfilled, 2);
+    // Where no ranked node fulfils them, the other nodes of the base that do are appended.
+    let late = Conditions::read(&base, "tickets created after July 2025");
+    let found = late.completed(&base, ranking[..3].to_vec(), &[]);
+    assert_eq!(found[3..].iter().map(|pair| pair.0).collect::<Vec<_>>(), tickets[7..]);
+    assert_eq!(late.completed(&base, ranking.clone(), &[]), ranking);
     // Where none fulfils them, the order stays.
     let none = Conditions::read(&base, "tickets created in March 2031");
     assert_eq!(none.apply(&base, ranking.clone()), ranking);
