@@ -196,7 +196,14 @@ impl Reading<'_> {
                         && self.is_said_between(before, *at, &["and"])
                 })
         };
-        if let Some(at) = unused.or_else(|| (0..self.mentions.all.len()).find(is_other)) {
+        // In `still open`, part of the name `open_date` mentions no field.
+        let is_ignored = |at: &usize| {
+            let is_part = self.fields_at(*at).is_some_and(|of| of.iter().all(|one| one.1 < 1.0));
+            let is_bound = self.bound.contains_key(at) || self.bounded.contains(at);
+            is_part && used.is_empty() && !is_bound
+        };
+        let mut places = 0..self.mentions.all.len();
+        if let Some(at) = unused.or_else(|| places.find(|at| is_other(at) || is_ignored(at))) {
             let said = self.said_at(at);
             return missing(format!("cannot tell how {said:?} relates to the question"));
         }

@@ -405,7 +405,7 @@ fn sampled_fields(kb: &Kb) -> Vec<Field> {
 /// the earliest entry of [`GENERAL_DATES`], ties by field id.
 fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
     let place = |field: &&&Field| {
-        let name = kb.field_name(field.id);
+        let name = kb.field_name(field.id).to_lowercase();
         let place = GENERAL_DATES.iter().position(|general| name.contains(general));
         (place.unwrap_or(GENERAL_DATES.len()), field.id)
     };

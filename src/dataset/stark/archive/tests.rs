@@ -166,7 +166,7 @@ fn names_that_lead_elsewhere_links_and_twins_are_refused() {
         (Raw { mode: 0o120_777, ..Raw::default() }, "is a link"),
         (Raw { flags: 1, ..Raw::default() }, "encrypted"),
         (Raw { method: 12, ..Raw::default() }, "neither stored nor deflated"),
-        (Raw { size: 5, ..Raw::default() }, "two sizes"),
+        (Raw { size: 5, ..Raw::default() }, "sizes differ"),
         (Raw { size: 1 << 31, method: 8, data: &[0; 1000], ..Raw::default() }, "far more bytes"),
     ] {
         let error = members(&raw(&[member], false)).unwrap_err().to_string();

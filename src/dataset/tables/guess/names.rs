@@ -31,8 +31,8 @@ const COMPANY_NAMES: &str = "company organisation organization firma empresa soc
 const NO_NAMES: &str = "\
     email mail phone telephone mobile fax url website homepage link note notes comment comments \
     remark remarks description text bio biography contact city town country place date time";
-/// Words in names of columns that describe rows, and name them if the descriptions are short.
-const DESCRIPTIONS: &str = "description text";
+/// Word in names of columns that describe rows, and name them if the descriptions are short.
+const DESCRIPTION: &str = "description";
 /// Words in names of columns that hold addresses, which may name rows unless the rows are people.
 const ADDRESSES: &str = "address street address1";
 /// Endings of nouns in the singular and plural, separated by spaces; the first is empty.
@@ -124,7 +124,7 @@ impl TableFacts {
         let says = |name: &str, words: &str| name.split('_').any(|word| has_word(words, word));
         let is_address = |name: &str| says(name, ADDRESSES);
         let address = || own.iter().find(|(name, _)| is_address(name));
-        let described = || own.iter().find(|(name, _)| says(name, DESCRIPTIONS)).or_else(address);
+        let described = || own.iter().find(|(name, _)| says(name, DESCRIPTION)).or_else(address);
         let named = own.iter().find(|(name, _)| !is_address(name) && !says(name, NO_NAMES));
         named.or_else(|| described().filter(|_| !is_of_people(&self.node_type))).map(|own| own.1)
     }

@@ -110,7 +110,8 @@ impl Reader<'_> {
         let own = numbers.filter(|field| self.is_own(field));
         let names = own.map(|field| self.base.kb.field_name(field.id));
         let of = |word: &str| {
-            names.clone().filter(|name| name.contains(word)).min_by_key(|name| name.len())
+            let has = |name: &&str| name.to_lowercase().contains(word);
+            names.clone().filter(has).min_by_key(|name| name.len())
         };
         PRICES.iter().find_map(|word| of(word)).map(str::to_owned)
     }
