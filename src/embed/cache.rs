@@ -28,16 +28,16 @@ use serde::Serialize;
 use crate::{EmbedCost, EmbedError, Embedder, Key, Matrix, Result, key};
 use agent_ground::locks::locked;
 
-/// Maximum size of the file of document vectors of one embedder, in bytes.
+/// Maximum size in bytes of an embedder's file of document vectors.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
-/// Maximum size of the file of query vectors of one embedder, in bytes.
+/// Maximum size in bytes of an embedder's file of query vectors.
 pub const MAX_QUERY_BYTES: u64 = 256 << 20;
 
 /// First bytes of every cache file; the last digit is the version of the format.
 const MAGIC: [u8; 8] = *b"agentev1";
 const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
 const CHECK_BYTES: usize = 8;
-/// Maximum length of the readable part of a cache file's name, in characters.
+/// Maximum length in characters of the readable part of a cache file's name.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Description of a cache file.

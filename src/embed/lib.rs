@@ -109,8 +109,8 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Returns the maximum number of tokens, without special ones, that the model reads of a text;
-    /// `None` if the model reads texts of any length, or if the limit is unknown.
+    /// Returns the maximum number of tokens that the model reads of a text, not counting special
+    /// tokens; `None` if the model reads texts of any length, or if the limit is unknown.
     fn window(&self) -> Option<usize> {
         None
     }

@@ -81,8 +81,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
 pub const MAX_TERMS: usize = 50_000;
 /// Minimum number of sampled documents that must contain a stem for it to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Default number of dimensions; 256 dimensions rank better than 128 on two of the three knowledge
-/// bases that the table of the module compares.
+/// Default number of dimensions; 256 rank better than 128 on two of the three knowledge bases in
+/// the table of the module's documentation.
 pub const DEFAULT_DIM: usize = 256;
 /// Maximum number of dimensions.
 pub const MAX_DIM: usize = 1024;

@@ -131,7 +131,7 @@ fn dot_le_lanes(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     sum_lanes(bytes, right, f32::from_le_bytes)
 }
 
-/// Returns the dot product of `right` and the numbers that `read` makes of `left`.
+/// Returns the dot product of `left`, whose elements `read` converts to numbers, and `right`.
 #[inline(always)]
 fn sum_lanes<T: Copy>(left: &[T], right: &[f32], read: impl Fn(T) -> f32) -> f32 {
     let len = left.len().min(right.len());

@@ -21,12 +21,12 @@ use memmap2::Mmap;
 
 use crate::{FileRecord, KbError, Result};
 
-/// Size of the texts, in bytes, at which a batch of rows is written. With input lines of at most 64
+/// Size in bytes of the texts at which a batch of rows is written. With input lines of at most 64
 /// MiB, a batch stays far below the 2 GiB that its 32-bit offsets can address.
 const BATCH_BYTES: usize = 16 << 20;
 /// Number of rows at which a batch is written.
 const BATCH_ROWS: usize = 65_536;
-/// Size of the buffer between caller and digest, in bytes: large enough for the digest's wide
+/// Size in bytes of the buffer between caller and digest: large enough for BLAKE3's SIMD
 /// instructions.
 const WRITE_BUFFER: usize = 256 << 10;
 /// `ARROW1`, the first and the last bytes of a file.
@@ -42,7 +42,7 @@ const STRING_BUFFERS: usize = 3;
 /// they are hashed, so small writes are cheap.
 pub(super) type HashingFile = BufWriter<HashingWriter>;
 
-/// What is behind the buffer of a [`HashingFile`].
+/// The file behind the buffer of a [`HashingFile`], with the digest of the bytes written so far.
 pub(super) struct HashingWriter {
     pub(super) path: PathBuf,
     file: File,

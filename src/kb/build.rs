@@ -41,12 +41,12 @@ pub struct KbMeta {
     pub languages: Option<Languages>,
 }
 
-/// The word for a field in messages. Of names, only those of fields may have control characters.
+/// The word for a field in messages. Unlike other names, names of fields may contain control
+/// characters.
 const FIELD: &str = "field";
 /// Maximum number of characters of a refused name that an error shows.
 const SHOWN_CHARS: usize = 60;
-/// Size of the buffer in front of the digest, in bytes: large enough for the digest's wide
-/// instructions.
+/// Size in bytes of the buffer in front of the digest: large enough for BLAKE3's SIMD instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
 /// Assigns numbers to names, in order of first use.
@@ -416,7 +416,7 @@ fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>> {
     Ok(distinct(wanted.iter().map(id).collect::<Result<_, _>>()?))
 }
 
-/// Writes the sections of node types, of the nodes of each type and of the candidates; returns the
+/// Writes the sections with the node types, the nodes by type and the candidates; returns the
 /// number of nodes of each type, by type id.
 fn write_types(
     graph: &mut GraphWriter,
@@ -555,8 +555,8 @@ impl GraphWriter {
         Ok(())
     }
 
-    /// Writes the table; returns the record of the file, the place of the table in it, and the
-    /// table.
+    /// Writes the section table. Returns the size and digest of the file, the byte offset of the
+    /// table in the file, and the table.
     fn finish(mut self) -> Result<(FileRecord, u64, Vec<u8>)> {
         self.pad()?;
         let (offset, table) = (HashingWriter::bytes(&self.file), std::mem::take(&mut self.table));

@@ -25,7 +25,7 @@ pub(super) fn merge<'a>(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a
     Cow::Owned(union(left, right))
 }
 
-/// Location in the mapped file of the rows of one relation in one direction. A row is the list of
+/// Location of one relation's rows, in one direction, in the mapped file. A row is the list of
 /// neighbors of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {

@@ -31,15 +31,16 @@
 //! Kinds 16 to 19 occur once per relation. Their offsets cover only `first ..= last`, the range of
 //! ids with an edge. If fewer than one id in 16 has an edge, kinds 20 and 21 list these ids and the
 //! offsets refer to the list, so thousands of small relations cost little. A relation that has
-//! every edge both ways is stored once: its kinds 18, 19 and 21 are the places of 16, 17 and 20.
+//! every edge both ways is stored once: its entries of kinds 18, 19 and 21 refer to the sections of
+//! kinds 16, 17 and 20.
 //!
 //! # Damage
 //!
 //! Opening checks sizes and the digests of all tables. It does not read the data, so every access
 //! is checked instead: a damaged file gives empty or wrong values, never ids of nodes that do not
 //! exist, a panic or undefined behaviour. [`Kb::met_damage`] reports whether an invalid list was
-//! met; [`verify`] reads all files and compares digests. A base must not be changed in place while
-//! it is open; replace it by [`publish`].
+//! found; [`verify`] reads all files and compares digests. A base must not be changed in place
+//! while it is open; replace it by [`publish`].
 //!
 //! # Limits
 //!

@@ -1,9 +1,10 @@
 //! Marks on nodes that can be cleared without touching unmarked nodes: computes the union of many
 //! lists of ids, in ascending order.
 //!
-//! There are two levels of bits: one bit per node, and one bit for each word of 64 such bits that
-//! is not zero. The upper level finds and clears the marks. So a small union over a large base
-//! takes time linear in the size of the union, plus one bit per 4,096 nodes.
+//! There are two levels of bits: one bit per node, and one bit for each word of 64 nodes, set if
+//! any of these nodes is marked. Marks are found and cleared through the upper level. So a small
+//! union over a large base takes time linear in the size of the union, plus one step per 4,096
+//! nodes.
 
 use crate::NodeId;
 

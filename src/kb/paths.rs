@@ -76,7 +76,8 @@ impl Path {
     }
 }
 
-/// Minimum number of edges that each node of a large frontier is assumed to have.
+/// Assumed number of edges per node of a frontier, to decide whether the last level is searched
+/// from the targets.
 const EDGES_PER_NODE: usize = 8;
 
 /// For each node reached by a search, the node before it and the edge between them.

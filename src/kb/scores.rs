@@ -1,7 +1,7 @@
 //! Scores of nodes, and the operations on scores that programs rank with.
 //!
-//! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. A node without a
-//! score has "no evidence", which every operation treats as zero.
+//! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. If only one of two
+//! sources scores a node, a sum or maximum keeps this score, and a product leaves the node out.
 
 use super::{NodeId, NodeSet, set::skip_to};
 

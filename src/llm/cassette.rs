@@ -36,7 +36,7 @@ use agent_ground::{files, locks::locked, words::one_line};
 pub const CASSETTE_BYTES: u64 = 256 << 20;
 /// Maximum length of a line of a cassette, in bytes.
 pub const LINE_BYTES: u64 = 16 << 20;
-/// Maximum length of the excerpt of a request's last message, in characters.
+/// Maximum length in characters of the excerpt of a request's last message.
 pub const EXCERPT_CHARS: usize = 200;
 /// Maximum number of recorded requests that are compared to find the one most similar to an
 /// unrecorded request.

@@ -1,8 +1,8 @@
-//! Counts spending on language models, and enforces ceilings: the maximum spending of a run.
+//! Counts spending on language models, and enforces ceilings on the spending of a run.
 //!
 //! Before a request is sent, its maximum cost is reserved: the cost of its estimated tokens and of
 //! the longest reply that it allows. The request is not sent if the sum of spending so far, other
-//! reservations and this maximum exceeds a ceiling.
+//! reservations and this maximum would exceed a ceiling.
 
 use std::{collections::BTreeMap, sync::Mutex};
 

@@ -15,7 +15,7 @@ use crate::{
     Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
 };
 
-/// Maximum length of the reason for refusing a JSON reply, which is sent to the model, in bytes.
+/// Maximum length in bytes of the reason, sent to the model, why a JSON reply is refused.
 const MAX_REASON_BYTES: usize = 500;
 /// Maximum number of schema errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;

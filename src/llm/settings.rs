@@ -24,7 +24,7 @@ use agent_remote::Limits;
 
 /// Maximum size of a settings file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum length of the text that an embedder puts before queries or documents, in bytes.
+/// Maximum length in bytes of the text that an embedder puts before queries or documents.
 const MAX_PREFIX_BYTES: usize = 4 << 10;
 /// Maximum number of dimensions of an embedder's vectors.
 const MAX_DIMENSIONS: u32 = 16_384;

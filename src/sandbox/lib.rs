@@ -16,9 +16,9 @@
 //! Programs of [`RhaiSandbox`] share this process. A refused allocation, a stack deeper than
 //! [`STACK_BYTES`], and errors in the engine itself affect the process. Memory that a program leaks
 //! by cycles of captured variables stays leaked. [`Usage::leaked_bytes`] reports the leak, so that
-//! the caller can drop the program; once programs have leaked a total limit, no further program
-//! runs in this process. In either engine, a tool that blocks also blocks its worker: the caller
-//! gets a deadline failure, and the worker is replaced.
+//! the caller can drop the program; once all leaks together exceed a limit, no further program runs
+//! in this process. In either engine, a tool that blocks also blocks its worker: the caller gets a
+//! deadline failure, and the worker is replaced.
 
 mod alloc;
 mod chosen;

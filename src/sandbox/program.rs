@@ -24,7 +24,7 @@ use agent_tools::source::comment;
 const MODULE: &str = "wasm:";
 /// Maximum length of a category name, in bytes; longer names are cut.
 pub const CATEGORY_BYTES: usize = 200;
-/// Maximum length of a description, in bytes; longer ones are cut.
+/// Maximum length of a description, in bytes; longer descriptions are cut.
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
 /// A retrieval program. Two programs are equal if their sources, or their modules, are equal.

@@ -45,10 +45,10 @@ const MAX_STUCK: usize = 16;
 /// Additional processor time and wall time that a job gets after its deadline before it is
 /// abandoned. Jobs that check their own deadline end within this time.
 const GRACE: Duration = Duration::from_millis(400);
-/// Minimum pause between checks whether a job has ended; also the pause between attempts to enter a
-/// full queue.
+/// Minimum pause between checks of whether a job has ended; also the pause between attempts to
+/// enter a full queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Pause between checks whether a job has started.
+/// Pause between checks of whether a job has started.
 const START_POLL: Duration = Duration::from_millis(100);
 
 thread_local! {

@@ -77,8 +77,8 @@ impl Default for Metadata {
 }
 
 impl Metadata {
-    /// Checks the settings for a model with `positions` and vectors of length `dim`; `Err` holds
-    /// the reason if they do not fit.
+    /// Checks the settings for a model with `positions` positions and vectors of length `dim`;
+    /// `Err` holds the reason if the settings do not fit the model.
     fn check(&self, positions: usize, dim: usize) -> Result<(), String> {
         let lengths = [
             ("query_maxlen", self.query_maxlen, MAX_QUERY_TOKENS.min(positions)),
@@ -118,7 +118,7 @@ pub struct ColbertEncoder {
     projection: Vec<f32>,
     dim: usize,
     added: AddedTokens,
-    /// Ids of the punctuation that documents leave out.
+    /// Ids of the punctuation tokens that documents leave out.
     skipped: Vec<u32>,
     fingerprint: String,
 }

@@ -129,7 +129,7 @@ pub struct Shape {
     pub types: usize,
     /// Number added to the variance in layer norms.
     pub epsilon: f32,
-    /// Function between the two products of a layer's feed-forward part.
+    /// Activation function of a layer's feed-forward network.
     pub activation: Activation,
 }
 
@@ -294,7 +294,8 @@ pub(super) fn read(dir: &Path) -> Result<Settings> {
             "Normalize" => normalises = true,
             other => {
                 let reason = format!(
-                    "module {other} is not supported; use a model of Transformer, Pooling and Normalize"
+                    "module {other} is not supported; use a model with only Transformer, Pooling \
+                     and Normalize modules"
                 );
                 return Err(unusable(&modules_path, reason));
             }
@@ -390,7 +391,7 @@ fn architecture_and_shape(file: &Transformer) -> Result<(Architecture, Shape), S
     let positions = file.position_embedding_type.as_deref().unwrap_or("absolute");
     if positions != "absolute" {
         return Err(format!(
-            "positions of kind {positions:?} are not supported, only absolute ones"
+            "positions of kind {positions:?} are not supported, only absolute positions"
         ));
     }
     let activation = match file.hidden_act.as_str() {

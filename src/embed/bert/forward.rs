@@ -17,8 +17,7 @@ use crate::bert::{
 };
 use crate::gpu::encoder::Layer;
 
-/// Maximum number of tokens of a text whose attention to all tokens of the text is in memory at
-/// once.
+/// Maximum number of tokens whose attention to all tokens of their text is in memory at once.
 const QUERY_ROWS: usize = 32;
 
 /// Buffers of the forward pass, which a thread reuses for all its batches.

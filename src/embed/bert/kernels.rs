@@ -224,8 +224,8 @@ struct Tile {
 /// Computes one tile of a product: `R` rows of `P` panels, with all sums in registers.
 ///
 /// # Safety
-/// The processor has the instructions of `L`; the pointers of `at` are valid for the stated
-/// numbers; `bias` is null or valid for the columns of the panels.
+/// The processor has the instructions of `L`; the pointers of `at` are valid for all numbers of the
+/// tile; `bias` is null or valid for the columns of the panels.
 #[expect(clippy::needless_range_loop, reason = "loops over iterators leave the sums in memory")]
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {

@@ -452,7 +452,7 @@ impl Embedder for BertEncoder {
         Ok(own.map(|(id, _)| cutter.name(*id)).collect())
     }
 
-    /// Leaves room for two special tokens.
+    /// Returns the maximum number of tokens minus two special tokens.
     fn window(&self) -> Option<usize> {
         Some(self.max_tokens().saturating_sub(2))
     }

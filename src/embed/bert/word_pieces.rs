@@ -69,7 +69,7 @@ impl Cutter {
         let n_added = tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(false));
         if n_added >= max_tokens {
             let reason = format!(
-                "it adds {n_added} tokens, which leaves no room in {max_tokens} for a text"
+                "its {n_added} special tokens leave no room for text within {max_tokens} tokens"
             );
             return Err(unusable(path, reason));
         }

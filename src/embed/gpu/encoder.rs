@@ -1,5 +1,5 @@
-//! The forward pass of an encoder of the BERT family on a CUDA device (Devlin et al. 2019, with the
-//! norm after each part of a layer).
+//! The forward pass of an encoder of the BERT family on a CUDA device (Devlin et al. 2019, with
+//! layer norm after each sublayer).
 //!
 //! The tokens of all sequences are packed row by row without padding. Weights and activations are
 //! 16-bit floats; products, norms, softmax and pooling sum in 32 bits. The cosine between a pooled

@@ -20,7 +20,7 @@ use crate::NodeId;
 pub const MAX_COLUMNS: usize = 100;
 /// Maximum number of rows of a table.
 pub const MAX_ROWS: usize = 10_000;
-/// Maximum size of the text of a cell, of the name of a column, and of a unit, in bytes.
+/// Maximum size in bytes of a cell's text, a column's name and a unit.
 pub const MAX_CELL_BYTES: usize = 64 << 10;
 /// Whole numbers up to this absolute value, 2^53, are exact; they are written without a fraction.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;

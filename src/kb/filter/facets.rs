@@ -16,7 +16,7 @@ use crate::{FieldId, Kb, NodeId, NodeSet, RelationId, TypeId, table::value::cate
 pub const MAX_FACETS: usize = 30;
 /// Maximum number of distinct values of a facet that can be counted.
 pub const MAX_FACET_VALUES: usize = 500;
-/// Maximum length of a value in a field that is proposed as a facet, in bytes.
+/// Maximum length in bytes of a value in a field that is proposed as a facet.
 const MAX_BYTES: usize = 80;
 /// Number of nodes that are read to decide whether a field is proposed as a facet; they are evenly
 /// spaced.

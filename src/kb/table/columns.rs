@@ -22,13 +22,15 @@ const GATHERED: usize = 100_000;
 const SAMPLED: usize = 1_000;
 /// Minimum share of the values, in `0..=1`, that must fit a kind, such as numbers of one unit.
 const FITS: f64 = 0.95;
-/// Maximum number of distinct values of a category, as a share of the number of sampled values.
+/// Maximum number of distinct values in a field of categories, as a share of the number of sampled
+/// values.
 const MAX_DISTINCT: f64 = 0.4;
-/// Number of distinct values that a category may always have, even if few values are sampled.
+/// Number of distinct values that a field of categories may always have, even if few values are
+/// sampled.
 const FEW_DISTINCT: usize = 12;
-/// Maximum mean length of the values of a category, in bytes.
+/// Maximum mean length in bytes of the values in a field of categories.
 const MAX_CATEGORY_BYTES: usize = 60;
-/// Maximum mean length of short values such as cities, in bytes; for them, [`MAX_DISTINCT`] is 0.9
+/// Maximum mean length in bytes of short values such as cities; for them, [`MAX_DISTINCT`] is 0.9
 /// and [`FEW_DISTINCT`] 50.
 const MAX_SHORT_BYTES: usize = 20;
 /// Separator of the items of a list in the text of a field.
@@ -122,7 +124,8 @@ fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
     counted
 }
 
-/// Returns the spelling that occurs most often; of equally frequent ones the alphabetically first.
+/// Returns the spelling that occurs most often; of equally frequent spellings, the alphabetically
+/// first.
 fn commonest<'a>(spellings: &BTreeMap<&'a str, usize>) -> &'a str {
     let best = spellings.iter().max_by(|one, other| one.1.cmp(other.1).then(other.0.cmp(one.0)));
     best.map_or("", |(text, _)| text)

@@ -43,11 +43,11 @@ const STEPS_AT_ONCE: i32 = 1_000;
 /// Interval between interrupts after the deadline. Interrupts are repeated, because SQLite ignores
 /// an interrupt that comes before the first instruction.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Maximum size of a text or row while a statement runs, in bytes.
+/// Maximum size in bytes of a text or row while a statement runs.
 pub(super) const MAX_TEXT: i32 = 64 << 10;
-/// Maximum size of a row while tables are loaded, in bytes.
+/// Maximum size in bytes of a row while tables are loaded.
 const MAX_ROW: i32 = 1 << 20;
-/// Maximum size of a cell (its text or its joined values), in bytes; 16 columns of such cells fit
+/// Maximum size in bytes of a cell (its text or its joined values); 16 columns of such cells fit
 /// into [`MAX_ROW`].
 const MAX_CELL: usize = 1 << 15;
 /// Maximum size of the text of a statement, in bytes.

@@ -59,7 +59,7 @@ impl Test {
 /// Result of a statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct TestResult {
-    /// The test that was made.
+    /// The test that was performed.
     pub test: Test,
     /// Sample size: number of numbers, pairs or rows.
     pub n: usize,
@@ -69,7 +69,7 @@ pub struct TestResult {
     pub p: f64,
 }
 
-/// Why a test cannot be made.
+/// Why a test cannot be performed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsError {
     /// There are too few values.

@@ -73,7 +73,7 @@ fn text(context: &Context<'_>, at: usize) -> Option<String> {
     }
 }
 
-/// Returns the position of the first occurrence of `part` in `text`, in characters from 1; 0 if
+/// Returns the position, in characters from 1, of the first occurrence of `part` in `text`; 0 if
 /// there is none.
 fn instr(text: &str, part: &str) -> i64 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i64 + 1)

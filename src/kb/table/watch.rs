@@ -23,7 +23,7 @@ pub const MAX_HEAP: i64 = 32 << 20;
 /// Maximum number of numbers that the functions of one statement keep at the same time, for medians
 /// and correlations: 16 MB outside the heap of SQLite, and two for each row of the largest table.
 pub const MAX_NUMBERS: usize = 2_000_000;
-/// Beginnings of the names of SQLite's built-in tables, in small letters.
+/// Beginnings of the names of SQLite's built-in tables, in lower case.
 const BUILT_IN: [&str; 7] = ["sqlite", "json", "pragma_", "dbstat", "fts", "rtree", "geopoly"];
 
 /// The limits of a running statement.
@@ -31,7 +31,7 @@ struct Running {
     /// When the statement must stop; `None` if that time exceeds the range of [`Instant`].
     deadline: Option<Instant>,
     time: Duration,
-    /// Heap of the thread when the statement began, in bytes.
+    /// Heap in bytes of the thread when the statement began.
     heap: i64,
 }
 
@@ -75,7 +75,8 @@ impl Watch {
         *locked(&self.tables) = Some(tables);
     }
 
-    /// Begins a statement that may run for `time` and resets the reason of the last one.
+    /// Begins a statement that may run for `time`, and clears the reason why the last statement was
+    /// refused or stopped.
     pub(super) fn begin(&self, time: Duration) -> Turn<'_> {
         *locked(&self.reason) = None;
         let deadline = Instant::now().checked_add(time);

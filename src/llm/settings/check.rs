@@ -70,8 +70,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Checks the value of the setting with the full name `key`: `holds` is whether the value is
-    /// allowed, and `expected` describes the allowed values.
+    /// Checks the value of the setting with the full name `key`: `holds` states whether the value
+    /// is allowed, and `expected` describes the allowed values.
     ///
     /// # Errors
     /// [`SettingsError::Value`] if `holds` is `false`.

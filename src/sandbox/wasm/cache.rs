@@ -67,7 +67,7 @@ impl CodeCache {
 
     /// Loads the compiled code of the module with this digest. `None` if no file has it, the file
     /// was changed, or the code was made for another engine.
-    #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
+    #[allow(clippy::disallowed_methods, reason = "the time only decides which files are kept")]
     pub(super) fn load(
         &self,
         engine: &Engine,

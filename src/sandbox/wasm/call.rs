@@ -33,14 +33,14 @@ const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Number of bytes that the host copies for one unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory allowed beyond the program's limit, in bytes, for the module's own data and allocator
+/// Memory in bytes allowed beyond the program's limit, for the module's own data and allocator
 /// overhead. The same amount again is allowed for messages, which the host copies.
 const SPARE_BYTES: u64 = 32 << 20;
-/// Maximum number of entries of a table of functions.
+/// Maximum number of entries of a WebAssembly table in the module.
 const MAX_TABLE: usize = 100_000;
 /// Maximum number of values in the arguments of one tool call.
 const MAX_VALUES: usize = 100_000;
-/// Maximum size of the arguments of one tool call, or of a result, in bytes.
+/// Maximum size in bytes of the arguments of one tool call, or of a result.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 /// Maximum number of values in the arguments of a tool call by the Rhai engine, which limits the
 /// lengths of lists itself and sends vectors number by number.
@@ -72,7 +72,7 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
 #[derive(Default)]
 struct Growth {
     now: u64,
-    /// Peak of the module's memory together with held tool results and messages, in bytes.
+    /// Peak in bytes of the module's memory together with held tool results and messages.
     peak: u64,
     refused: bool,
 }
@@ -132,7 +132,7 @@ pub(super) struct Call {
     /// Time that tools waited for language models; not charged to the call.
     waited: Duration,
     growth: Growth,
-    /// Memory that the current message and its values take in the host, in bytes.
+    /// Memory in bytes that the current message and its values take in the host.
     in_transit: u64,
     output: String,
     /// Whether the module is the Rhai engine.
@@ -178,7 +178,7 @@ impl Call {
         wasmtime::Error::msg("stopped")
     }
 
-    /// Returns the maximum memory of the module together with the values held for it, in bytes.
+    /// Returns the maximum memory in bytes of the module together with the values held for it.
     fn max_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_add(SPARE_BYTES)
     }
@@ -220,7 +220,7 @@ impl Call {
     }
 
     /// Extends the deadline by the time that tools waited for language models since this function
-    /// was last called; `waited` is the total of the call.
+    /// was last called; `waited` is the total since the module was called.
     fn add_waiting(&mut self, waited: Duration) {
         let more = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
         self.timer = self.timer.with_waiting(more);

@@ -20,14 +20,14 @@ use agent_tools::{ToolHost, ToolSpec};
 
 /// The Rhai engine as a WebAssembly module, built by `sandboxes/wasm/build.sh`.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
-/// Address at which the module's data start, in bytes, set by its build. Below this address is the
-/// stack, which is empty between calls.
+/// Address in bytes at which the module's data start; set by the build of the module. Below this
+/// address is the stack, which is empty between calls.
 const STACK_BYTES: usize = 16 << 20;
 /// Time limit for compiling the Rhai engine.
 pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);
-/// Size of the pages in which memory is compared and copied, in bytes.
+/// Size in bytes of the pages in which memory is compared and copied.
 const PAGE_BYTES: usize = 4096;
-/// Size of the pages by which the memory of an instance grows, in bytes.
+/// Size in bytes of the pages by which the memory of an instance grows.
 const WASM_PAGE_BYTES: usize = 64 << 10;
 
 /// Description of a tool, sent to the Rhai engine as JSON.
@@ -52,8 +52,8 @@ pub(super) struct CallReport {
     pub(super) output: String,
 }
 
-/// Changes of an instance's memory: the size of the memory in bytes, and the changed pages,
-/// adjacent ones joined, with their addresses.
+/// Changes of an instance's memory: the size of the memory in bytes, and the changed pages with
+/// their addresses; adjacent pages are joined.
 struct Image {
     bytes: usize,
     changed: Vec<(usize, Vec<u8>)>,

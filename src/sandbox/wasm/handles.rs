@@ -12,7 +12,7 @@ const MAX_HANDLES: usize = 1 << 16;
 /// Number of low bits of a handle that hold the index of its slot; the higher bits hold
 /// [`Slot::turn`].
 const SLOT_BITS: u32 = 16;
-/// Memory charged for a held value in addition to its content, in bytes.
+/// Memory in bytes charged for a held value in addition to its content.
 const HANDLE_BYTES: u64 = 64;
 
 /// One place in the table, which holds at most one value at a time.

@@ -52,7 +52,7 @@ impl Size {
         within("bytes of text", self.text_bytes, limits.text_bytes)
     }
 
-    /// Returns the approximate memory that the measured value takes, in bytes.
+    /// Returns the approximate memory in bytes that the measured value takes.
     pub(super) fn bytes(&self) -> u64 {
         let slots = (self.items + 2 * self.entries) * size_of::<Value>();
         (slots + self.text_bytes) as u64

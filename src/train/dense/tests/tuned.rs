@@ -337,7 +337,7 @@ fn what_cannot_be_tuned_is_told() {
         fs::write(dir.join(file), bytes).unwrap();
     }
     let error = BaseEncoder::open(&dir, 2).err().unwrap().to_string();
-    assert!(error.contains("leaves no room in 2"), "{error}");
+    assert!(error.contains("leave no room for text within 2"), "{error}");
     let settings = planted.settings(Negatives::Bm25);
     let mut given = planted.world.given("model");
     let wild = Settings { rate: 1e6, ..settings.clone() };
