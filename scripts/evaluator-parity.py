@@ -8,7 +8,7 @@ needs stark-qa 1.1.0, torchmetrics 1.7.4 or later, and pytrec_eval (pytrec-eval-
 torchmetrics changed its rule in 1.7.4: an answer counts only if its score is above 0. So the
 `Evaluator` of stark-qa runs twice: `any` with the version in OLD, `positive` with the other.
 
-The reference leaves the order of equal scores to the machine, `ndcg` apart. So a ranking is either
+The reference leaves the order of equal scores to the machine. So a ranking is either
 without ties, or its ties are broken by ascending id before the reference is asked (`strict`). Where
 the order of unnamed candidates decides a value of the former, it is null. All content is invented.
 """
@@ -22,10 +22,10 @@ import sys
 from pathlib import Path
 
 METRICS = ["hit@1", "hit@3", "hit@5", "hit@10", "hit@20", "hit@50", "recall@5", "recall@10", "recall@20",
-           "recall@50", "recall@100", "mrr", "map", "rprecision", "precision@5", "map@10", "ndcg@10"]
+           "recall@50", "recall@100", "mrr", "map", "rprecision"]
 TREC = {"hit@1": "success_1", "hit@5": "success_5", "hit@10": "success_10", "recall@5": "recall_5",
         "recall@10": "recall_10", "recall@20": "recall_20", "recall@100": "recall_100", "mrr": "recip_rank",
-        "map": "map", "rprecision": "Rprec", "precision@5": "P_5"}
+        "map": "map", "rprecision": "Rprec"}
 
 
 def cases():
@@ -72,10 +72,9 @@ def asked(case):
     ask = lambda scores, metrics: evaluator()(case["candidates"]).evaluate(
         scores, torch.LongTensor(case["answers"]), metrics)
     scores = dict(map(tuple, case["ranking"]))
-    values = ask(scores, METRICS)
     if case["tied"]:
-        # Averages over ties itself, so it is asked about the ranking as it is.
-        return {**ask(strict(case), METRICS), "ndcg@10": values["ndcg@10"]}
+        return ask(strict(case), METRICS)
+    values = ask(scores, METRICS)
     # What is the same with the unnamed answers before all other unnamed candidates and behind
     # them does not depend on their order.
     answers = set(case["answers"])
@@ -86,10 +85,7 @@ def asked(case):
         order = sorted(unnamed, key=lambda i: (i in answers) != first)
         extremes.append(ask({**scores, **{i: lowest - place * 1e-5 for place, i in enumerate(order)}}, METRICS))
     best, worst = extremes
-    # Its divisor grows with the answers it finds, so that it may be the same at both ends only.
-    decided_by = {"map@10": "recall@10"}
-    is_open = lambda name: best[decided_by.get(name, name)] != worst[decided_by.get(name, name)]
-    return {name: None if name != "ndcg@10" and is_open(name) else value for name, value in values.items()}
+    return {name: None if best[name] != worst[name] else value for name, value in values.items()}
 
 
 def trec(case):

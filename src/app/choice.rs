@@ -9,6 +9,7 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
+use agent_dataset::{InputFormat, stark::Mode};
 use agent_optimize::Ablation as Part;
 use agent_systems::bundle::Effort;
 use agent_train::{
@@ -85,6 +86,10 @@ pub type ConditioningName = Names<Conditioning>;
 pub type AblationName = Names<Ablation>;
 /// JSON schema of the names of sources of negatives in encoder training.
 pub type NegativesName = Names<Negatives>;
+/// JSON schema of the names of formats of the data to import.
+pub type FormatName = Names<InputFormat>;
+/// JSON schema of the names of the modes in which a STaRK dataset is imported.
+pub type ModeName = Names<Mode>;
 /// JSON schema of the names of the parts that the optimizer can leave out.
 pub type PartName = Names<Part>;
 
@@ -99,6 +104,39 @@ impl Choices for Effort {
     ];
 
     const NAME: fn(Self) -> &'static str = |effort| ["0", "1", "2"][effort as usize];
+}
+
+impl Choices for InputFormat {
+    const DESCRIPTION: Option<&'static str> = Some("A format of the data to import.");
+
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Neutral, "nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml"),
+        (
+            Self::Stark,
+            "The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and \
+             split/",
+        ),
+        (Self::Tables, "Tables: .csv, .tsv, .jsonl, .parquet, .sqlite"),
+        (Self::Triples, "A file of N-Triples"),
+    ];
+
+    const NAME: fn(Self) -> &'static str =
+        |format| ["neutral", "stark", "tables", "triples"][format as usize];
+}
+
+impl Choices for Mode {
+    const DESCRIPTION: Option<&'static str> =
+        Some("Which edges of a STaRK benchmark dataset are read.");
+
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Exact, "The stored edges"),
+        (
+            Self::Faithful,
+            "The stored edges, with relations merged as in the reference implementation",
+        ),
+    ];
+
+    const NAME: fn(Self) -> &'static str = |mode| ["exact", "faithful"][mode as usize];
 }
 
 impl Choices for Variant {

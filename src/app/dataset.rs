@@ -6,16 +6,12 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use anyhow::Context as _;
 
-use crate::{
-    App, Explain, MAX_SHOWN, Result, count, counted,
-    data::import::{Format, Mode, Source},
-    plain,
-};
+use crate::{App, Explain, MAX_SHOWN, Result, count, counted, data::import::Source, plain};
 use agent_dataset::{
     Base, DatasetError, ImportOptions, ImportReport, InputFormat, Phase, Progress, ResolvedDataset,
     Upsert, import_neutral, import_triples, import_upsert,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
-    stark::{self, import_stark},
+    stark::import_stark,
     tables::{self, Guess, GuessOptions, MAPPING_FILE, Mapping, Reading, Repair, import_tables},
 };
 use agent_ground::files;
@@ -157,7 +153,7 @@ pub fn sample(
     let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
     let from = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
     sample_files(kind, options, &from, app)?;
-    let source = Source { from, format: Some(Format::Neutral), ..Source::default() };
+    let source = Source { from, format: Some(InputFormat::Neutral), ..Source::default() };
     let imported = import(&source, name, &ImportOptions::default(), app)?;
     imported.tell(app);
     Ok(imported.report)
@@ -306,22 +302,19 @@ pub fn import(source: &Source, name: &str, options: &ImportOptions, app: &App) -
     app.home.path_of(name)?;
     let (from, home, stop) = (source.from.as_path(), &app.home, &app.stop);
     match source.format()? {
-        Format::Neutral => {
+        InputFormat::Neutral => {
             watched(name, app, |told| import_neutral(from, home, name, options, told, stop))
         }
-        Format::Stark => {
-            let mode = match source.mode {
-                Some(Mode::Faithful) => stark::Mode::Faithful,
-                Some(Mode::Exact) | None => stark::Mode::Exact,
-            };
-            watched(name, app, |told| import_stark((from, mode), home, name, options, told, stop))
+        InputFormat::Stark => {
+            let from = (from, source.mode.unwrap_or_default());
+            watched(name, app, |told| import_stark(from, home, name, options, told, stop))
         }
-        Format::Tables => {
+        InputFormat::Tables => {
             let mapping = mapping(source, app)?;
             let from = (from, &mapping);
             watched(name, app, |told| import_tables(from, home, name, options, told, stop))
         }
-        Format::Triples => {
+        InputFormat::Triples => {
             watched(name, app, |told| import_triples(from, home, name, options, told, stop))
         }
     }
@@ -343,19 +336,14 @@ pub fn upsert(
 
 impl Source {
     /// Returns the format of the data: the requested one or, by default, the detected one.
-    fn format(&self) -> Result<Format> {
+    fn format(&self) -> Result<InputFormat> {
         if let Some(format) = self.format {
             return Ok(format);
         }
         if self.names_tables() {
-            return Ok(Format::Tables);
+            return Ok(InputFormat::Tables);
         }
-        Ok(match InputFormat::detect(&self.from)? {
-            InputFormat::Neutral => Format::Neutral,
-            InputFormat::Stark => Format::Stark,
-            InputFormat::Tables => Format::Tables,
-            InputFormat::Triples => Format::Triples,
-        })
+        Ok(InputFormat::detect(&self.from)?)
     }
 }
 

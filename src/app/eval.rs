@@ -347,8 +347,8 @@ fn ranked(
         let evaluation = one.evaluation.clone();
         let groups = |labels| evaluate_groups(&one.measurements.results, labels, SEED);
         Ok(SystemFigures {
-            llm: Some(one.llm.into()),
-            asked: (one.used.calls > 0).then(|| one.used.into()),
+            llm: Some(one.llm),
+            asked: (one.used.calls > 0).then_some(one.used),
             unassisted: Some(one.measurements.unassisted).filter(|&n| n > 0),
             depth: Some(request.depth.get()).filter(|&depth| depth != DEPTH.get()),
             definitions: Some(request.metrics).filter(|&name| name != Metrics::default()),

@@ -25,7 +25,7 @@ use agent_llm::{
     openai::OpenAi,
     prompts::Prompts,
     services::KnownService,
-    settings::{self, Settings},
+    settings::{self, LlmFile, Settings},
     shared::SharedCache,
 };
 use agent_optimize::roles::ROLES;
@@ -203,7 +203,7 @@ fn opened(
             (Arc::new(OpenAi::new(service, settings.form)), None)
         }
     };
-    let ledger = Ledger::new(settings.prices, ceilings);
+    let ledger = Ledger::new(settings.llm.prices, ceilings);
     let llm = Arc::new(Llm::new(model, roles, stores, ledger, app.stop.clone()));
     let assistant = Arc::new(Assistant::new(llm, Arc::new(prompts(choice)?)));
     Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
@@ -216,7 +216,7 @@ fn opened(
 /// If no model is configured, or settings or prompts are invalid.
 pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     let Configured { roles, settings, .. } = required(choice, app)?;
-    let ledger = Ledger::new(settings.prices, Ceilings::default());
+    let ledger = Ledger::new(settings.llm.prices, Ceilings::default());
     let model = Unasked("a dry run sends no requests".to_owned());
     let llm = Llm::new(Arc::new(model), roles, Vec::new(), ledger, app.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
@@ -315,10 +315,10 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
                 .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
         }
     };
-    let address = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
+    let address = variable("OPENAI_BASE_URL").or_else(|| settings.llm.base_url.clone());
     let service = if address.is_some() { None } else { named_service(&mut roles)? };
     settings.form.json = settings.form.json.or(service.map(|service| service.json));
-    let (account, key_variable) = account(&settings, service, address);
+    let (account, key_variable) = account(&settings.llm, service, address);
     Ok(Some(Configured { account, roles, settings, key_variable, service }))
 }
 
@@ -378,7 +378,7 @@ pub(crate) fn settings_path(app: &App) -> PathBuf {
 /// of OpenAI. Also returns the name of the environment variable that holds its key; `None` if there
 /// is no key.
 fn account(
-    settings: &Settings,
+    llm: &LlmFile,
     service: Option<&KnownService>,
     address: Option<String>,
 ) -> (Account, Option<String>) {
@@ -386,25 +386,24 @@ fn account(
     let base_url = address.unwrap_or_else(|| known.to_owned());
     let host = base_url.split('/').nth(2).unwrap_or_default();
     let is_azure = host.split(':').next().unwrap_or_default().ends_with(AZURE_HOSTS);
-    let names = match &settings.key_env {
+    let pairs = |of: &BTreeMap<String, String>| of.clone().into_iter().collect::<Vec<_>>();
+    let names = match &llm.key_env {
         Some(name) => vec![name.as_str()],
         None if is_azure => vec!["AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"],
         None => vec![service.map_or("OPENAI_API_KEY", |service| service.key_env)],
     };
     let key = names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let (key_variable, key) = key.map(|(name, key)| (name.to_owned(), key)).unzip();
-    let key_header = settings.key_header.clone();
-    let mut headers = settings.headers.clone();
-    let organisation = variable("OPENAI_ORG_ID").or_else(|| settings.organisation.clone());
-    let named =
-        [("OpenAI-Organization", organisation), ("OpenAI-Project", settings.project.clone())];
+    let mut headers = pairs(&llm.headers);
+    let organisation = variable("OPENAI_ORG_ID").or_else(|| llm.organisation.clone());
+    let named = [("OpenAI-Organization", organisation), ("OpenAI-Project", llm.project.clone())];
     headers.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let account = Account {
         base_url,
         key,
-        key_header: key_header.or_else(|| is_azure.then(|| "api-key".to_owned())),
+        key_header: llm.key_header.clone().or_else(|| is_azure.then(|| "api-key".to_owned())),
         headers,
-        query: settings.query.clone(),
+        query: pairs(&llm.query),
     };
     (account, key_variable)
 }
@@ -424,7 +423,7 @@ pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
     }
-    if let Some(name) = &configured.settings.key_env {
+    if let Some(name) = &configured.settings.llm.key_env {
         let what = format!("the variable {name}, which key_env names, is not set");
         let remedy = "set it, or remove key_env from the settings".to_owned();
         return Some(NoKey { what, remedy });
@@ -442,7 +441,7 @@ pub fn missing_key(configured: &Configured) -> Option<NoKey> {
 
 /// Fails if there is a budget in USD and the settings have no price for a configured model.
 fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
-    let prices = &configured.settings.prices;
+    let prices = &configured.settings.llm.prices;
     let unknown = configured.models().into_iter().filter(|model| !prices.contains_key(*model));
     let unknown: Vec<&str> = unknown.collect();
     if ceilings.usd.is_none() || unknown.is_empty() {
@@ -522,7 +521,7 @@ mod tests {
         // The lines are settings as they stand.
         let models: Vec<&str> = configured.models().into_iter().collect();
         let read = Settings::read(&price_lines(&models), "config.toml", &ROLES).unwrap();
-        assert_eq!(read.prices.keys().map(String::as_str).collect::<Vec<_>>(), models);
+        assert_eq!(read.llm.prices.keys().map(String::as_str).collect::<Vec<_>>(), models);
     }
 
     #[test]

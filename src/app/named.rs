@@ -2,6 +2,7 @@
 //! for runs and bundles, `latest`. Does not depend on what they are used for.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs, io,
     path::{Component, Path, PathBuf},
@@ -248,8 +249,11 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
 }
 
 /// Returns a hint for a run name that does not exist: the most similar run name or, if none is
-/// similar, the names of the runs in descending order.
+/// similar, the names of the runs in descending order of the time when the journal was written.
 fn known(name: &str, dirs: &[PathBuf]) -> String {
+    let written = |dir: &Path| fs::metadata(dir.join(DATABASE_FILE)).ok()?.modified().ok();
+    let mut dirs: Vec<&PathBuf> = dirs.iter().collect();
+    dirs.sort_by_cached_key(|dir| Reverse(written(dir)));
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
     if names.is_empty() {
         return "there are no runs yet; start one with `agent optimize`".to_owned();
@@ -257,18 +261,32 @@ fn known(name: &str, dirs: &[PathBuf]) -> String {
     match nearest(name, names.iter().copied(), MAX_DISTANCE) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => {
-            let shown = names.iter().rev().take(MAX_SHOWN).copied().collect::<Vec<_>>();
-            format!("runs, latest first: {}", shown.join(", "))
+            let shown = names.iter().take(MAX_SHOWN).copied().collect::<Vec<_>>();
+            format!("runs, last written first: {}", shown.join(", "))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
     use crate::Unwatched;
+
+    #[test]
+    fn unknown_runs_get_the_names_of_those_written_last() {
+        let home = tempfile::tempdir().unwrap();
+        let run = |(name, seconds): (&str, u64)| {
+            let dir = home.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            let journal = fs::File::create(dir.join(DATABASE_FILE)).unwrap();
+            journal.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+            dir
+        };
+        let dirs = [("a-1", 2), ("b-1", 3), ("c-1", 1)].map(run);
+        assert_eq!(known("unlike", &dirs), "runs, last written first: b-1, a-1, c-1");
+    }
 
     #[test]
     fn the_latest_bundle_is_that_of_a_dataset() {

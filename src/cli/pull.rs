@@ -10,9 +10,10 @@ use serde_json::json;
 use crate::{Context, Exit, data};
 use agent_app::{
     Result, count,
-    data::import::{Format, Request, Source},
+    data::import::{Request, Source},
 };
 use agent_dataset::{
+    InputFormat,
     hub::{Hub, RemoteFile},
     sample::SampleKind,
 };
@@ -102,7 +103,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     drop(progress);
     if !args.download_only {
         let name = args.name.as_deref().unwrap_or(kind).to_owned();
-        let (from, format) = (root.join("skb").join(kind), Some(Format::Stark));
+        let (from, format) = (root.join("skb").join(kind), Some(InputFormat::Stark));
         let source = Source { from, format, ..Source::default() };
         return data::install(&Request { name, source, dry_run: false }, args.json, ctx);
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+
 use crate::{
     DatasetError, Result,
     tables::{MAPPING_FILE, holds_data},
@@ -13,7 +15,8 @@ const MAX_FILES: usize = 10_000;
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
 /// Format of the data to import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum InputFormat {
     /// A directory with `nodes.jsonl` and `edges.tsv`.
     Neutral,

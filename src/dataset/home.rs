@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::{DatasetError, Result, Template, queries::DIGEST_DIFFERS, stark::Origin};
-use agent_ground::files;
+use agent_ground::{files, record::own_digest};
 use agent_kb::{FileRecord, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
 /// Maximum length of a base name, in characters.
@@ -102,9 +102,8 @@ pub struct BaseRecord {
     /// How the base was imported from the STaRK benchmark; `None` for other bases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
-    /// blake3 digest, in hex, of this object with an empty `checksum`; empty in records of older
-    /// releases.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// blake3 digest, in hex, of this object without `checksum`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub checksum: String,
 }
 
@@ -125,7 +124,7 @@ impl BaseRecord {
             return Err(damaged(&message));
         }
         let digest = record.own_digest().map_err(|error| damaged(&error))?;
-        if !record.checksum.is_empty() && record.checksum != digest {
+        if record.checksum != digest {
             return Err(damaged(&"its checksum does not match its content"));
         }
         Ok(record)
@@ -133,8 +132,7 @@ impl BaseRecord {
 
     /// Computes the value that `checksum` must have.
     fn own_digest(&self) -> serde_json::Result<String> {
-        let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
-        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+        own_digest(self, |record| record.checksum.clear())
     }
 
     /// Writes this record, with its checksum, to the directory `dir` of a base, over an existing
@@ -657,11 +655,12 @@ impl Staging {
         }
     }
 
-    /// Returns the base as [`Staging::publish`] would return it as first version, but publishes
-    /// nothing.
-    pub(super) fn rehearse(self, record: BaseRecord) -> Base {
-        let (name, path) = (self.name, self.target);
-        Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }
+    /// Returns the base as [`Staging::publish`] would return it, but publishes nothing.
+    pub(super) fn rehearse(self, record: BaseRecord) -> Result<Base> {
+        let _lock = self.home.lock()?;
+        let version = self.version()?;
+        let path = version_path(&self.target, version);
+        Ok(Base { name: self.name, path, version, record, lock: VersionLock::default() })
     }
 
     /// Writes `base.json` and moves the base to its final directory; removes earlier imported

@@ -304,7 +304,7 @@ impl Install {
             checksum: String::new(),
         };
         let base = match options.dry_run {
-            true => self.staging.rehearse(record),
+            true => self.staging.rehearse(record)?,
             false => self.staging.publish(record)?,
         };
         Ok(ImportReport {

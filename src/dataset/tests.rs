@@ -674,15 +674,17 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         let rows: String = (0..n).map(|at| format!("0\tr{at}\t1\n")).collect();
         dataset(&[("edges.tsv", &format!("src_id\trelation\tdst_id\n{rows}"))])
     };
-    let beside = |n: usize| {
-        let options = ImportOptions { as_next_version: true, ..ImportOptions::default() };
+    let import = |n: usize, dry_run: bool| {
+        let options = ImportOptions { as_next_version: true, dry_run, ..ImportOptions::default() };
         let (source, stop) = (edges(n), AtomicBool::new(false));
         import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
     };
+    let beside = |n: usize| import(n, false);
     // Without an index, the import replaces the base.
     assert_eq!((beside(1).version, home.get("tiny").unwrap().record.n_edges), (1, 1));
     fs::create_dir(first.index_dir()).unwrap();
     let before = home.get("tiny").unwrap();
+    assert_eq!(import(2, true).version, 2);
     let waiting = beside(2);
     assert_eq!(
         (home.get("tiny").unwrap(), home.pending_version("tiny").unwrap()),

@@ -6,6 +6,7 @@ pub mod files;
 pub mod locks;
 pub mod owned_dir;
 pub mod pool_dir;
+pub mod record;
 pub mod space;
 pub mod stack;
 pub mod tarball;

@@ -24,7 +24,6 @@
 //! | `vocabulary_bounds`, `vocabulary` | every stem, ascending |
 //! | `fuzzy_keys`, `fuzzy_words` | hashes of a word and of its one-letter deletions, ascending |
 
-mod bits;
 mod build;
 mod forms;
 mod query;
@@ -45,7 +44,6 @@ use crate::{
     Result,
     arrays::{Array, Arrays, Strings},
     entities::{
-        bits::Bits,
         forms::{Key, KeyPlaces, NameWord, is_unspaced_word, name_words},
         query::{QueryWords, TYPO_STRENGTH, Word},
     },
@@ -54,7 +52,7 @@ use agent_ground::{
     locks::locked,
     words::{Languages, Stems},
 };
-use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
+use agent_kb::{Bits, Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
 /// Maximum number of words of a name for exact matching; a longer name is matched only in part.
 const MAX_EXACT_WORDS: usize = 32;

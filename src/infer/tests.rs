@@ -14,9 +14,7 @@ use crate::{
     Rerank, Runtime,
     bundle::{
         Bundle, Category, Dataset, FORMAT, Fit, Fusion, Member, Provenance, Validation,
-        reading::{Phrasing, Phrasings},
-        reranker::Reranker,
-        router::Router,
+        reranker::Reranker, router::Router,
     },
 };
 use agent_dataset::{
@@ -828,6 +826,9 @@ fn weights_without_bounds_are_no_bundle() {
         bundle.validation.baselines.insert("bm25".to_owned(), 0.0);
     };
     assert!(read(&whole).is_ok());
+    let error = read(&|bundle| bundle.format = 5).unwrap_err().to_string();
+    let reads = "has format 5; this version reads format 6; optimize again";
+    assert!(error.contains(reads), "{error}");
 }
 
 #[test]
@@ -848,15 +849,4 @@ fn a_bundle_fits_later_versions_of_its_base_that_have_what_it_names() {
     let source =
         "fn retrieve(query, candidates, params) { hop(candidates, \"lives_in\", \"out\") }";
     other(&|bundle| bundle.categories[0].program = Program::new(source));
-}
-
-#[test]
-fn the_format_is_the_oldest_that_has_the_parts() {
-    let learnt = Phrasings(vec![Phrasing::default()]);
-    let written = Phrasings(vec![Phrasing { written: true, ..Phrasing::default() }]);
-    let mut fusion = Fusion { ordered: true, ..Fusion::of_scores(1, true) };
-    let format = |phrasings| Bundle::format_of(phrasings, fusion, &[]);
-    assert_eq!((format(None), format(Some(&learnt)), format(Some(&written))), (4, 4, FORMAT));
-    fusion.words = true;
-    assert_eq!(Bundle::format_of(None, fusion, &[]), FORMAT);
 }

@@ -54,13 +54,13 @@
 
 pub mod answer;
 mod arrow;
+mod bits;
 mod build;
 mod csr;
 mod error;
 pub mod filter;
 mod graph;
 mod manifest;
-mod marks;
 pub mod metapath;
 mod open;
 mod paths;
@@ -77,12 +77,12 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use bits::Bits;
 pub use build::{KbMeta, KbWriter};
 pub use csr::Neighbors;
 pub use error::{KbError, Result};
 pub use graph::KbGraph;
 pub use manifest::{FileRecord, Manifest};
-pub use marks::Marks;
 pub use open::{Kb, verify};
 pub use paths::{
     Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, path_to, paths_along,

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{KbError, Result};
-use agent_ground::{files, words::Languages};
+use agent_ground::{files, record::own_digest, words::Languages};
 
 /// The only format version of a base that this program reads and writes.
 pub(super) const FORMAT_VERSION: u64 = 1;
@@ -114,8 +114,7 @@ pub struct Manifest {
 impl Manifest {
     /// Computes the value that `checksum` must have.
     pub(super) fn own_digest(&self) -> Result<String, serde_json::Error> {
-        let unsigned = Manifest { checksum: String::new(), ..self.clone() };
-        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+        own_digest(self, |manifest| manifest.checksum.clear())
     }
 
     /// Reads the manifest of the base in the directory `dir` and checks its format version and

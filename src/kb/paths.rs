@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Kb, KbGraph, Marks, NodeId, RelationId, TypeId, distinct};
+use crate::{Bits, Direction, Kb, KbGraph, NodeId, RelationId, TypeId, distinct};
 
 /// One edge of a path, with the node at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +96,7 @@ pub fn shortest_paths<E>(
     bounds: PathBounds,
     follow: &mut dyn FnMut(usize) -> Result<(), E>,
 ) -> Result<Vec<Option<Path>>, E> {
-    let mut seen = Marks::new(kb.n_nodes());
+    let mut seen = Bits::new(kb.n_nodes() as usize);
     let mut frontier: Vec<NodeId> = known(kb, from);
     let mut missing: BTreeSet<NodeId> = known(kb, to).into_iter().collect();
     for &node in &frontier {

@@ -102,29 +102,12 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 /// Settings of language models and embedders; settings that the file omits have their defaults.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
-    /// Address of the service, such as `https://api.openai.com/v1`.
-    pub base_url: Option<String>,
-    /// Name of the default model, for roles without a model of their own.
-    pub model: Option<String>,
-    /// Name of the environment variable that holds the API key.
-    pub key_env: Option<String>,
-    /// Name of the header that sends the API key, instead of `Authorization: Bearer`.
-    pub key_header: Option<String>,
-    /// Organisation that the service charges.
-    pub organisation: Option<String>,
-    /// Project that the service charges.
-    pub project: Option<String>,
-    /// Further headers of every request: pairs of name and value.
-    pub headers: Vec<(String, String)>,
-    /// Query parameters of the address of every request: pairs of name and value.
-    pub query: Vec<(String, String)>,
+    /// The table `[llm]` of the file.
+    pub llm: LlmFile,
     /// Deadlines, retries, sizes and rates of requests.
     pub limits: Limits,
     /// How requests are written for the server.
     pub form: Form,
-    /// Price of each model, by the model's name.
-    pub prices: BTreeMap<String, Price>,
-    roles: BTreeMap<Role, RoleFile>,
     /// Settings of each embedder, by the name that `--embedder` accepts.
     pub embedders: BTreeMap<String, EmbedderSettings>,
 }
@@ -150,11 +133,11 @@ pub struct EmbedderSettings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("model", &self.model)
+            .field("model", &self.llm.model)
             .field("limits", &self.limits)
             .field("form", &self.form)
-            .field("prices", &self.prices)
-            .field("roles", &self.roles)
+            .field("prices", &self.llm.prices)
+            .field("roles", &self.llm.roles)
             .field("embedders", &self.embedders)
             .finish_non_exhaustive()
     }
@@ -163,18 +146,9 @@ impl fmt::Debug for Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            base_url: None,
-            model: None,
-            key_env: None,
-            key_header: None,
-            organisation: None,
-            project: None,
-            headers: Vec::new(),
-            query: Vec::new(),
+            llm: LlmFile::default(),
             limits: default_limits(),
             form: Form::default(),
-            prices: BTreeMap::new(),
-            roles: BTreeMap::new(),
             embedders: BTreeMap::new(),
         }
     }
@@ -204,14 +178,13 @@ impl Settings {
             return Err(SettingsError::TooLong { file: file.to_owned() });
         }
         let lines = check::names(text, file, roles)?;
-        let parsed: File =
+        let File { llm, embedders } =
             toml::from_str(text).map_err(|error| check::syntax(&error, text, file))?;
-        let llm = parsed.llm;
         let limits = llm.limits.checked(&lines)?;
         for (role, settings) in &llm.roles {
             settings.check(role, &lines)?;
         }
-        for (name, settings) in &parsed.embedders {
+        for (name, settings) in &embedders {
             settings.check(name, &lines)?;
         }
         for (model, price) in &llm.prices {
@@ -234,21 +207,7 @@ impl Settings {
         let retries = llm.unusable_retries.unwrap_or(Form::default().unusable_retries);
         lines.require(retries <= 10, "llm.unusable_retries", "0 to 10")?;
         let form = Form { json: llm.json, token_limit: llm.token_limit, unusable_retries: retries };
-        Ok(Settings {
-            base_url: llm.base_url,
-            model: llm.model,
-            key_env: llm.key_env,
-            key_header: llm.key_header,
-            organisation: llm.organisation,
-            project: llm.project,
-            headers: llm.headers.into_iter().collect(),
-            query: llm.query.into_iter().collect(),
-            limits,
-            form,
-            prices: llm.prices,
-            roles: llm.roles,
-            embedders: parsed.embedders,
-        })
+        Ok(Settings { llm, limits, form, embedders })
     }
 
     /// Returns the settings with which each role sends its requests; settings that the file omits
@@ -262,13 +221,13 @@ impl Settings {
         model: Option<&str>,
         specs: &[RoleSpec],
     ) -> Result<HashMap<Role, RoleSettings>, Vec<Role>> {
-        let general = model.or(self.model.as_deref());
+        let general = model.or(self.llm.model.as_deref());
         let nothing = RoleFile::default();
         let mut roles = HashMap::new();
         let mut missing = Vec::new();
         for spec in specs {
             let role = spec.role();
-            let set = self.roles.get(&role).unwrap_or(&nothing);
+            let set = self.llm.roles.get(&role).unwrap_or(&nothing);
             match set.model.as_deref().or(general) {
                 Some(model) => drop(roles.insert(role, set.or(spec, model))),
                 None => missing.push(role),
@@ -313,26 +272,36 @@ impl EmbedderSettings {
     }
 }
 
-#[derive(Default, Deserialize)]
+/// The table `[llm]` of a settings file. Does not implement `Debug`, because it has private values.
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct LlmFile {
-    base_url: Option<String>,
-    model: Option<String>,
-    key_env: Option<String>,
-    key_header: Option<String>,
-    organisation: Option<String>,
-    project: Option<String>,
+pub struct LlmFile {
+    /// Address of the service, such as `https://api.openai.com/v1`.
+    pub base_url: Option<String>,
+    /// Name of the default model, for roles without a model of their own.
+    pub model: Option<String>,
+    /// Name of the environment variable that holds the API key.
+    pub key_env: Option<String>,
+    /// Name of the header that sends the API key, instead of `Authorization: Bearer`.
+    pub key_header: Option<String>,
+    /// Organisation that the service charges.
+    pub organisation: Option<String>,
+    /// Project that the service charges.
+    pub project: Option<String>,
     json: Option<JsonForm>,
     token_limit: Option<TokenLimit>,
     unusable_retries: Option<u32>,
-    headers: BTreeMap<String, String>,
-    query: BTreeMap<String, String>,
+    /// Further headers of every request, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Query parameters of the address of every request, by name.
+    pub query: BTreeMap<String, String>,
     limits: LimitsFile,
     roles: BTreeMap<Role, RoleFile>,
-    prices: BTreeMap<String, Price>,
+    /// Price of each model, by the model's name.
+    pub prices: BTreeMap<String, Price>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct LimitsFile {
     connect_s: Option<f64>,

@@ -264,12 +264,10 @@ impl SharedCache {
 }
 
 impl ReplyStore for SharedCache {
-    /// Returns the exchange of a key, if the cache holds it; never fails. An unusable reply, which
-    /// earlier versions stored, counts as absent.
+    /// Returns the exchange of a key, if the cache holds it; never fails.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let Some(path) = self.file(key) else { return Ok(None) };
         match read(&path, key) {
-            Ok(exchange) if !is_usable(&exchange.reply, &exchange.request) => Ok(None),
             Ok(exchange) => {
                 locked(&self.state).hits += 1;
                 Ok(Some(exchange))
@@ -282,12 +280,10 @@ impl ReplyStore for SharedCache {
         }
     }
 
-    /// Stores an exchange if its reply is usable; never fails. Replaces an entry that is damaged or
-    /// unusable.
+    /// Stores an exchange if its reply is usable; never fails. Replaces a damaged entry.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         let Some(path) = self.file(key) else { return Ok(()) };
-        let usable = |exchange: &Exchange| is_usable(&exchange.reply, &exchange.request);
-        if !usable(exchange) || read(&path, key).is_ok_and(|kept| usable(&kept)) {
+        if !is_usable(&exchange.reply, &exchange.request) || read(&path, key).is_ok() {
             return Ok(());
         }
         let kept = self.write(&path, exchange).and_then(|bytes| self.count(bytes));

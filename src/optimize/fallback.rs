@@ -66,7 +66,6 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
         reranker: None,
-        format: Bundle::format_of(found.phrasings.as_ref(), FUSION, &[]),
         ensemble: Vec::new(),
         cutoff: found.cutoff.map(Cutoff::for_plain_questions),
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },

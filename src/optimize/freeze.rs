@@ -22,7 +22,8 @@ use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
     JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, Fusion, HeldOut, Member, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, Fusion, HeldOut, Member, Provenance,
+        Validation,
         reading::{Phrasing, Phrasings},
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
@@ -615,10 +616,9 @@ pub(super) fn freeze(
     let answers = run.train.queries.iter().map(|labelled| labelled.answers.as_slice());
     let cutoff = cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>());
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
-    let format = Bundle::format_of(Some(&features.phrasings), fusion, &ensemble);
     let (categories, digest) = (categories?, String::new());
     let bundle = Bundle {
-        format,
+        format: FORMAT,
         dataset,
         categories,
         router,

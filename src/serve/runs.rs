@@ -4,7 +4,7 @@
 #![allow(unused_qualifications, reason = "a macro of utoipa generates qualified paths")]
 
 use std::{
-    fs, io,
+    fs,
     path::{Component, Path as FilePath, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -19,16 +19,13 @@ use crate::{
     reply::ErrorBody, splits::paged,
 };
 use agent_app::{
-    named::{is_latest, runs_dir},
-    report::recorded::{RunNow, TriedProgram, name, now, tried},
+    named::{is_latest, run_dirs, runs_dir},
+    report::recorded::{RunNow, RunSummary, TriedProgram, name, now, tried},
 };
 use agent_optimize::{
     BUNDLE_FILE,
     journal::{DATABASE_FILE, JournalError},
-    record::{
-        Record,
-        programs::{Entry, Sources},
-    },
+    record::programs::{Entry, Sources},
 };
 
 /// Maximum number of runs in a reply; `RUNS` is the default.
@@ -60,27 +57,14 @@ pub(super) struct Runs {
     next: Option<usize>,
 }
 
-/// Summary of a run.
-#[derive(Default, Serialize, ToSchema)]
+/// A run in a list of runs.
+#[derive(Serialize, ToSchema)]
 struct AboutRun {
     /// Name of the run.
     id: String,
-    /// Name of the dataset that the run is for.
-    dataset: String,
-    /// Actors that propose programs, such as `search,llm`.
-    actor: String,
-    /// Random seed of the run.
-    seed: Option<u64>,
-    /// State of the run: `finished`, `running`, `interrupted`, `paused` or `unreadable`.
-    state: &'static str,
-    /// Id of the process that works on the run; null if none does.
-    pid: Option<u32>,
-    /// Number of steps in the run's journal.
-    steps: usize,
-    /// Number of changes to programs that were tested.
-    tested: usize,
-    /// Number of changes to programs that were accepted.
-    accepted: usize,
+    /// Dataset, state and progress of the run.
+    #[serde(flatten)]
+    summary: RunSummary,
     /// When the run's journal was last written, in seconds since 1970.
     changed: Option<u64>,
     /// Why the run is unreadable; null if it can be read.
@@ -112,19 +96,14 @@ const LIST_THEM: &str = "GET /v1/runs lists all runs";
 /// Returns the directories of all runs, with the times when their journals were last written; the
 /// latest comes first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>> {
-    let runs = runs_dir(&server.app.home);
-    let entries = match fs::read_dir(&runs) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries
-            .map_err(|error| ApiError::failed(error.to_string(), "check the home directory"))?,
+    let dirs = run_dirs(&server.app.home).map_err(|error| {
+        ApiError::failed(server.without_home(error.message()), "check the home directory")
+    })?;
+    let dated = |dir: PathBuf| {
+        dir.file_name()?.to_str()?;
+        Some((fs::metadata(dir.join(DATABASE_FILE)).ok()?.modified().ok()?, dir))
     };
-    let dated = |path: PathBuf| {
-        let hidden = path.file_name()?.to_str()?.starts_with('.');
-        let changed = fs::metadata(path.join(DATABASE_FILE)).ok()?.modified().ok()?;
-        (!hidden).then_some((changed, path))
-    };
-    let mut found: Vec<(SystemTime, PathBuf)> =
-        entries.flatten().filter_map(|entry| dated(entry.path())).collect();
+    let mut found: Vec<(SystemTime, PathBuf)> = dirs.into_iter().filter_map(dated).collect();
     found.sort_unstable_by(|one, other| other.cmp(one));
     Ok(found)
 }
@@ -187,29 +166,14 @@ pub(super) async fn runs(
 
 fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok();
-    let (id, changed) = (name(dir), since.map(|since| since.as_secs()));
-    match Record::read(dir) {
-        Ok(record) => {
-            let (tested, accepted) = record.tested_and_accepted();
-            AboutRun {
-                id,
-                state: record.state.name(),
-                pid: record.pid,
-                steps: record.steps.len(),
-                tested,
-                accepted,
-                changed,
-                problem: None,
-                seed: record.seed,
-                dataset: record.dataset,
-                actor: record.actor,
-            }
-        }
+    let (summary, problem) = match RunSummary::read(dir) {
+        Ok(summary) => (summary, None),
         Err(error) => {
-            let (state, problem) = ("unreadable", Some(server.without_home(error.to_string())));
-            AboutRun { id, state, problem, changed, ..AboutRun::default() }
+            let summary = RunSummary { state: "unreadable", ..RunSummary::default() };
+            (summary, Some(server.without_home(error.to_string())))
         }
-    }
+    };
+    AboutRun { id: name(dir), summary, changed: since.map(|since| since.as_secs()), problem }
 }
 
 /// Show the state of a run: steps, archive, cost, time, and the program of every category.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Result, TrainError, digest};
 use agent_dataset::LabelledQuery;
-use agent_ground::files;
+use agent_ground::{files, record::own_digest};
 use agent_kb::publish;
 
 const RECORD: &str = "record.json";
@@ -198,8 +198,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     /// Returns the digest that `checksum` must hold: BLAKE3 of this record with an empty
     /// `checksum`, in hexadecimal digits.
     fn own_digest(&self) -> serde_json::Result<String> {
-        let unsigned = Self { checksum: String::new(), ..self.clone() };
-        Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
+        own_digest(self, |record| record.checksum.clear())
     }
 }
 
@@ -218,7 +217,6 @@ impl Record<serde_json::Value> {
 #[derive(Deserialize)]
 struct Format {
     format: u32,
-    #[serde(default)]
     system: String,
 }
 

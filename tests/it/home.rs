@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use agent::bundle::Bundle;
 use serde_json::Value;
 
 use crate::support::{Ran, World, on_a_full_disk};
@@ -37,9 +36,6 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     }
     found
 }
-
-/// Homes that released versions of the program wrote, each on the tiny base with an index and a run.
-const RELEASED: [&str; 1] = ["0.1.0"];
 
 /// A home with an indexed base, a trained model, a finished run and a counted look at the test split.
 fn full_world() -> World {
@@ -237,32 +233,4 @@ fn a_full_disk_leaves_nothing() {
     assert!(!world.path("f").exists());
     let left = fs::read_dir(world.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-}
-
-#[test]
-fn homes_of_released_versions_are_read() {
-    for version in RELEASED {
-        let world = World::new();
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/releases").join(version);
-        for (name, bytes) in files(&kept) {
-            let place = world.path("home").join(name);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::write(place, bytes).unwrap();
-        }
-        // Builds the index anew where it is of an earlier format, and says that it differs from the one
-        // that the bundle was made with.
-        world.run(["index", "tiny"]).done();
-        let answer = world.run(["query", "latest", "a light kite"]).done();
-        assert!(answer.starts_with("1  blue kite"), "{version}: {answer}");
-        let checked = world.run(["verify", "latest"]);
-        assert_eq!(checked.status, 1, "{version}: {}", checked.stdout);
-        assert!(checked.stdout.contains("the index of \"tiny\" differs"), "{}", checked.stdout);
-        world.run(["run", "show", "latest"]).done();
-        world.run(["doctor"]).done();
-        // Frozen by this version, it has the same digest.
-        let mut bundle = Bundle::read(&world.path("home/runs/tiny-0001/bundle.json")).unwrap();
-        assert_eq!(bundle.provenance.version, version);
-        bundle.provenance.version = env!("CARGO_PKG_VERSION").to_owned();
-        assert_eq!(bundle.compute_digest(), bundle.digest);
-    }
 }

@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::{App, Perform, Result, dataset, refused};
+use crate::{
+    App, Perform, Result,
+    choice::{FormatName, ModeName, choice},
+    dataset, refused,
+};
 use agent_dataset::{
-    Encoding, ImportOptions, ImportReport, Summary,
+    Encoding, ImportOptions, ImportReport, InputFormat, Summary,
+    stark::Mode,
     tables::{EdgesTable, Repair, TableHint},
 };
 use agent_index::languages;
@@ -42,12 +46,12 @@ pub struct Source {
     #[schema(value_type = String)]
     pub from: PathBuf,
     /// Read files of this format [default: detected]
-    #[arg(long, value_enum)]
-    #[schema(inline)]
-    pub format: Option<Format>,
+    #[arg(long, value_parser = choice::<InputFormat>())]
+    #[schema(value_type = Option<FormatName>, inline)]
+    pub format: Option<InputFormat>,
     /// Choose which edges of a STaRK dataset to read [default: exact]
-    #[arg(long, value_enum)]
-    #[schema(inline)]
+    #[arg(long, value_parser = choice::<Mode>())]
+    #[schema(value_type = Option<ModeName>, inline)]
     pub mode: Option<Mode>,
     /// Read this mapping of tables [default: mapping.toml in the directory, or a guess]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "edges"])]
@@ -87,30 +91,6 @@ pub struct Source {
     pub lenient: bool,
 }
 
-/// A format of the data to import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// nodes.jsonl, edges.tsv and, optionally, qa.csv, split/ and dataset.toml
-    Neutral,
-    /// The files of the STaRK benchmark: processed.zip or processed/, and stark_qa/ and split/
-    Stark,
-    /// Tables: .csv, .tsv, .jsonl, .parquet, .sqlite
-    Tables,
-    /// A file of N-Triples
-    Triples,
-}
-
-/// Which edges of a STaRK benchmark dataset are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// The stored edges
-    Exact,
-    /// The stored edges, with relations merged as in the reference implementation
-    Faithful,
-}
-
 impl Source {
     /// Whether the options name tables or a mapping of tables.
     pub(crate) fn names_tables(&self) -> bool {
@@ -122,10 +102,10 @@ impl Source {
     /// # Errors
     /// If options contradict one another, or if the file of labelled questions does not exist.
     pub(super) fn options(&self) -> Result<ImportOptions> {
-        if self.mode.is_some() && self.format != Some(Format::Stark) {
+        if self.mode.is_some() && self.format != Some(InputFormat::Stark) {
             return refused("--mode requires --format stark");
         }
-        let may_be_tables = matches!(self.format, None | Some(Format::Tables));
+        let may_be_tables = matches!(self.format, None | Some(InputFormat::Tables));
         for (is_given, options_apply) in [
             (self.names_tables(), "--mapping and --nodes apply"),
             (self.encoding.is_some(), "--encoding applies"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::Metrics;
 use agent_llm::ledger::Spending;
@@ -36,12 +37,12 @@ pub struct SystemFigures<E, G = E> {
     #[serde(flatten)]
     pub evaluation: E,
     /// Requests to language models that were sent, and their cost; absent for values.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub llm: Option<LlmUse>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "llm_use")]
+    pub llm: Option<Spending>,
     /// Requests to language models whose replies were used, cached replies included, and what these
     /// requests would cost without a cache; only for rankings, and absent if there are no requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<LlmUse>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "llm_use")]
+    pub asked: Option<Spending>,
     /// Number of queries that a language model should have helped with but did not; only for
     /// rankings and values, if above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,22 +141,10 @@ fn metric_name<S: Serializer>(metric: &Metric, out: S) -> Result<S::Ok, S::Error
     out.serialize_str(metric.name())
 }
 
-/// Usage of language models by a system.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct LlmUse {
-    /// Number of requests to language models.
-    pub calls: u64,
-    /// Number of tokens sent.
-    pub tokens_in: u64,
-    /// Number of tokens received.
-    pub tokens_out: u64,
-    /// Cost in USD of the models with a known price.
-    pub usd: f64,
-}
-
-impl From<Spending> for LlmUse {
-    fn from(spent: Spending) -> LlmUse {
-        let Spending { calls, tokens_in, tokens_out, usd, .. } = spent;
-        LlmUse { calls, tokens_in, tokens_out, usd }
-    }
+/// Writes spending without the number of replies of unknown price.
+fn llm_use<S: Serializer>(spent: &Option<Spending>, out: S) -> Result<S::Ok, S::Error> {
+    let written = spent.map(|Spending { calls, tokens_in, tokens_out, usd, .. }| {
+        json!({"calls": calls, "tokens_in": tokens_in, "tokens_out": tokens_out, "usd": usd})
+    });
+    written.serialize(out)
 }

@@ -33,7 +33,7 @@ pub(super) fn figures(
         let (failed, latency) = (one.evaluation.failed, one.evaluation.latency);
         let summary = SetSummary { failed, evaluation, latency };
         Ok(SystemFigures {
-            llm: Some(one.llm.into()),
+            llm: Some(one.llm),
             invalid: one.invalid(),
             groups: labels.map(|labels| grouped(&results, labels, sum_up)).transpose()?,
             ..SystemFigures::new(about, &one.system, summary)

@@ -90,8 +90,8 @@ fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
                     "; metapaths alone reach {recall:.0} % of the answers, mrr {mrr:.1} at most"
                 )
             });
-            let mrr = 100.0 * mrr;
-            format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}")
+            let (queries, mrr) = (if n == 1 { "query" } else { "queries" }, 100.0 * mrr);
+            format!("category: {name}: {n} training {queries}, mrr {mrr:.1}{could}")
         }
         Event::Message(message) => message,
         Event::Tested(Decision { category, change, difference, p, accepted, .. }) => {

@@ -102,7 +102,7 @@ fn described(request: &Request, app: &App) -> Result<Described> {
     }
     let configured = llm::check(&request.llm, app)?;
     let name = configured.model(&role()).map(str::to_owned);
-    Ok(Described { name, prices: configured.settings.prices })
+    Ok(Described { name, prices: configured.settings.llm.prices })
 }
 
 /// Opens the language model of a run; `None` if the llm actor does not take part. Reuses the

@@ -100,6 +100,48 @@ pub struct RunNow {
     curve: Vec<Point>,
 }
 
+/// Summary of a run, as lists of runs show it.
+#[derive(Default, Serialize, ToSchema)]
+pub struct RunSummary {
+    /// Name of the dataset that the run is for.
+    pub dataset: String,
+    /// Actors that propose programs, such as `search,llm`.
+    pub actor: String,
+    /// Random seed of the run.
+    pub seed: Option<u64>,
+    /// State of the run: `finished`, `running`, `interrupted`, `paused` or `unreadable`.
+    pub state: &'static str,
+    /// Id of the process that works on the run; null if none does.
+    pub pid: Option<u32>,
+    /// Number of steps in the run's journal.
+    pub steps: usize,
+    /// Number of changes to programs that were tested.
+    pub tested: usize,
+    /// Number of changes to programs that were accepted.
+    pub accepted: usize,
+}
+
+impl RunSummary {
+    /// Returns the summary of the run in a directory. Reads the whole journal of the run.
+    ///
+    /// # Errors
+    /// If the directory has no run, or the run's journal cannot be read.
+    pub fn read(dir: &Path) -> Result<RunSummary, JournalError> {
+        let record = Record::read(dir)?;
+        let (tested, accepted) = record.tested_and_accepted();
+        Ok(RunSummary {
+            state: record.state.name(),
+            pid: record.pid,
+            steps: record.steps.len(),
+            tested,
+            accepted,
+            seed: record.seed,
+            dataset: record.dataset,
+            actor: record.actor,
+        })
+    }
+}
+
 /// A program that answers at least one validation query best.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct Archived {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::{Context, Exit, plain, table};
-use agent_app::{AppError, MAX_SHOWN, Result, count, named};
-use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
+use agent_app::{AppError, MAX_SHOWN, Result, count, named, report::recorded::RunSummary};
+use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE};
 
 /// List the runs in the home directory
 ///
@@ -22,17 +22,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct Listed {
     run: PathBuf,
-    dataset: String,
-    actor: String,
-    seed: Option<u64>,
-    state: &'static str,
-    pid: Option<u32>,
-    steps: usize,
-    tested: usize,
-    accepted: usize,
+    #[serde(flatten)]
+    summary: RunSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -40,7 +34,7 @@ struct Listed {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let mut listed: Vec<Listed> = named::run_dirs(&ctx.home)?.into_iter().map(entry).collect();
     if let Some(dataset) = &args.dataset {
-        listed.retain(|run| run.dataset == *dataset);
+        listed.retain(|run| run.summary.dataset == *dataset);
     }
     if listed.is_empty() {
         let words = |dataset: &str| (format!(" on \"{dataset}\""), format!(" --dataset {dataset}"));
@@ -58,14 +52,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let headings = ["run", "dataset", "actor", "seed", "state", "steps", "tested", "accepted"];
     let mut rows = table(headings, &[3, 5, 6, 7]);
-    for run in &listed {
-        let state = match (&run.problem, run.pid) {
+    for Listed { run: dir, summary: run, problem } in &listed {
+        let state = match (problem, run.pid) {
             (Some(problem), _) => plain(problem, MAX_SHOWN),
             (None, Some(pid)) => format!("{} ({pid})", run.state),
             (None, None) => run.state.to_owned(),
         };
         rows.add_row([
-            run.run.display().to_string(),
+            dir.display().to_string(),
             plain(&run.dataset, MAX_SHOWN),
             plain(&run.actor, MAX_SHOWN),
             run.seed.map_or(String::new(), |seed| seed.to_string()),
@@ -79,31 +73,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 fn entry(dir: PathBuf) -> Listed {
-    match Record::read(&dir) {
-        Ok(record) => {
-            let (tested, accepted) = record.tested_and_accepted();
-            Listed {
-                run: dir,
-                dataset: record.dataset,
-                actor: record.actor,
-                seed: record.seed,
-                state: record.state.name(),
-                pid: record.pid,
-                steps: record.steps.len(),
-                tested,
-                accepted,
-                problem: None,
-            }
-        }
+    let (summary, problem) = match RunSummary::read(&dir) {
+        Ok(summary) => (summary, None),
         Err(error) => {
             // `agent home import` of a file with bundles alone leaves such a directory.
             let is_bundle = !dir.join(DATABASE_FILE).exists() && dir.join(BUNDLE_FILE).exists();
-            Listed {
-                run: dir,
-                state: if is_bundle { "bundle alone" } else { "unreadable" },
-                problem: (!is_bundle).then(|| AppError::from(error).message()),
-                ..Listed::default()
-            }
+            let state = if is_bundle { "bundle alone" } else { "unreadable" };
+            let problem = (!is_bundle).then(|| AppError::from(error).message());
+            (RunSummary { state, ..RunSummary::default() }, problem)
         }
-    }
+    };
+    Listed { run: dir, summary, problem }
 }

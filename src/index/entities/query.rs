@@ -7,11 +7,10 @@ use std::{
 
 use crate::entities::{
     EntityIndex, GoOn, MAX_TYPO_ENTRIES, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
-    bits::Bits,
     forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
 use agent_ground::words::{is_part, is_too_long};
-use agent_kb::distinct;
+use agent_kb::{Bits, distinct};
 
 /// Maximum number of words of a query; further words are ignored.
 const MAX_QUERY_WORDS: usize = 256;

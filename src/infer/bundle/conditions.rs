@@ -12,7 +12,7 @@
 //! | sets other than knights, not for birthdays | words that name no node: see `excluded` |
 //!
 //! Each condition has the syntax of [`agent_kb::filter`], in which it is also shown to the user. A
-//! phrase counts only if the base has the node that it names, or a field of dates or numbers for
+//! phrase counts only if the base has the node that it names, or a date or number field for
 //! it. The rest of the question, without the words of conditions, may be a plain question. Nodes
 //! that fulfil all conditions come first; no node is removed, since a phrase may be misread.
 //! English, and the languages of [`languages`]; no date is relative to today.
@@ -55,13 +55,13 @@ use agent_retrieve::AppliedConditions;
 const SAMPLE: usize = 32;
 /// Minimum share of dates or numbers among the sampled values of a field of that kind.
 const MIN_SHARE: f32 = 0.9;
-/// Maximum distance, in words, from a date or number to the word that names its field. The word may
+/// Maximum distance in words from a date or number to the word that names its field. The word may
 /// precede a date, and stand on either side of a number.
 const MAX_FIELD_DISTANCE: usize = 3;
-/// Maximum distance, in words, from a negation to the limit or date that it may negate.
+/// Maximum distance in words from a negation to the limit or date that it may negate.
 const MAX_NEGATED: usize = 6;
-/// A field counts as rarely filled if another field with the same meaning has more than this many
-/// times as many values.
+/// A field counts as rarely filled if another field with the same meaning has more than this factor
+/// times its number of values.
 const FEW: u32 = 4;
 /// Number of words after "which" or "what" that may name the requested type.
 const MAX_ASKED: usize = 3;
@@ -321,7 +321,7 @@ impl Conditions {
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;
-    /// `None` otherwise, or if the type of the first node has no field of dates.
+    /// `None` otherwise, or if the type of the first node has no date field.
     pub fn by_date(&self, base: &IndexedBase, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
         let newest_first = self.newest_first?;
         let kind = base.kb.node_type(*nodes.first()?);
@@ -359,12 +359,12 @@ fn date_or_year(text: &str) -> Option<String> {
     date(text).or_else(|| as_year(text.trim()).map(|_| text.trim().to_owned()))
 }
 
-/// Returns the fields of dates and numbers of a base; computed at first use.
+/// Returns the date and number fields of a base; computed at first use.
 fn fields_of(base: &IndexedBase) -> Arc<Vec<Field>> {
     base.derived(|base| sampled_fields(&base.kb))
 }
 
-/// Finds the fields of dates and numbers, each with its types, by the values of sampled nodes.
+/// Finds the date and number fields, each with its types, by the values of sampled nodes.
 fn sampled_fields(kb: &Kb) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for at in 0..kb.types().len() {
@@ -560,7 +560,7 @@ impl<'a> Reader<'a> {
 
     /// Finds the field of kind `kind` that is named by a word shortly before `at`, or by a word at
     /// or shortly after `after`; for dates without such a word, the most general field, unless the
-    /// question names no type and types have different fields of dates. Returns the position of the
+    /// question names no type and types have different date fields. Returns the position of the
     /// condition's first word and the left side of the condition.
     fn named_field(
         &self,
@@ -603,7 +603,7 @@ impl<'a> Reader<'a> {
         };
         let own: Vec<&Field> = dates.iter().filter(|field| self.is_own(field)).copied().collect();
         let id = most_general(kb, if own.is_empty() { &dates } else { &own })?;
-        // Without a named type, a field of dates that some dated candidate types lack is not used:
+        // Without a named type, a date field that some dated candidate types lack is not used:
         // `work on it in 2017`, where documents are created and work has a date too.
         let has_field =
             |kind: &TypeId| dates.iter().any(|field| field.id == id && field.types.contains(kind));

@@ -10,10 +10,9 @@
 //! fusion        number of categories that answer a query, and how their scores are joined
 //! order         weights of the re-ranker of joined answers, if any
 //! ensemble      further routers over some of the categories, each with its fusion and order; all
-//!               rankings are joined by reciprocal rank fusion; since format 5
+//!               rankings are joined by reciprocal rank fusion
 //! cutoff        weights of the cut-off and its expected quality, if it was trained
-//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3.
-//!               Phrasings of the lexicon since format 6
+//! phrasings     phrasings of plain questions, which the graph alone answers
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all fields above except the version in the provenance
@@ -49,15 +48,8 @@ use agent_index::IndexedBase;
 use agent_retrieve::eval::Interval;
 use agent_sandbox::program::Program;
 
-/// Current version of the layout.
+/// Version of the layout; no other version can be read.
 pub const FORMAT: u32 = 6;
-/// Layout version of bundles that have no lexicon and do not mix word search or vector search into
-/// their rankings. Older versions of the program can read it.
-const FORMAT_WITHOUT_LEXICON: u32 = 5;
-/// Layout version of bundles that also have no ensemble.
-const FORMAT_OF_ONE: u32 = 4;
-/// Oldest version of the layout that can be read.
-pub const OLDEST_FORMAT: u32 = 1;
 /// Value of [`Category::proposed_by`] for programs of the search actor; a colon and the operator
 /// may follow.
 pub const SEARCH: &str = "search";
@@ -383,11 +375,9 @@ pub enum BundleError {
         /// Why the file is not a bundle.
         what: String,
     },
-    /// The file was written by a newer version.
-    #[error(
-        "{path} has format {format}, but this version reads {OLDEST_FORMAT} to {FORMAT}; update agent"
-    )]
-    Newer {
+    /// The file has a layout that this version cannot read.
+    #[error("{path} has format {format}; this version reads format {FORMAT}; optimize again")]
+    OtherFormat {
         /// Path of the file.
         path: String,
         /// Format of the file.
@@ -422,19 +412,6 @@ pub enum BundleError {
 }
 
 impl Bundle {
-    /// Returns the oldest version of the layout that can hold these parts of a bundle.
-    pub fn format_of(phrasings: Option<&Phrasings>, fusion: Fusion, ensemble: &[Member]) -> u32 {
-        let mut phrasings = phrasings.into_iter().flat_map(|phrasings| &phrasings.0);
-        let is_mixed = |fusion: Fusion| fusion.words || fusion.meaning;
-        let is_mixed = is_mixed(fusion) || ensemble.iter().any(|member| is_mixed(member.fusion));
-        let is_new = is_mixed || phrasings.any(|phrasing| phrasing.written);
-        match (is_new, ensemble.is_empty()) {
-            (true, _) => FORMAT,
-            (false, false) => FORMAT_WITHOUT_LEXICON,
-            (false, true) => FORMAT_OF_ONE,
-        }
-    }
-
     /// Whether the programs may ask a language model, so that answering needs one.
     pub fn asks(&self) -> bool {
         self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)
@@ -497,8 +474,8 @@ impl Bundle {
         let malformed = |what: String| BundleError::Malformed { path: name.clone(), what };
         let bytes = files::read(path, MAX_BYTES).map_err(failed)?;
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
-        if !(OLDEST_FORMAT..=FORMAT).contains(&head.format) {
-            return Err(BundleError::Newer { path: name, format: head.format });
+        if head.format != FORMAT {
+            return Err(BundleError::OtherFormat { path: name, format: head.format });
         }
         let bundle: Self = serde_json::from_slice(&bytes).map_err(|e| malformed(e.to_string()))?;
         let found = bundle.compute_digest();

@@ -128,8 +128,7 @@ pub struct Phrasing {
     pub words: BTreeMap<String, u32>,
     /// Whether the questions come from the lexicon: a language model wrote them for the base, or
     /// they are taken from a table of general English questions. Otherwise they are training
-    /// questions. A phrasing of the lexicon has one metapath of one step; bundles contain such
-    /// phrasings since format 6.
+    /// questions. A phrasing of the lexicon has one metapath of one step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
 }

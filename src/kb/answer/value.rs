@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::NodeId;
 
@@ -61,8 +61,8 @@ pub struct Table {
 }
 
 /// One value of a table, or a single value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a cell is null, a truth value, a number or text")]
 pub enum Cell {
     /// No value.
     #[default]
@@ -308,23 +308,6 @@ fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::
     match number.fract() == 0.0 && number.abs() <= MAX_EXACT {
         true => serializer.serialize_i64(*number as i64),
         false => serializer.serialize_f64(*number),
-    }
-}
-
-impl<'de> Deserialize<'de> for Cell {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde_json::Value;
-        match Value::deserialize(deserializer)? {
-            Value::Null => Ok(Self::Empty),
-            Value::Bool(truth) => Ok(Self::Bool(truth)),
-            Value::Number(number) => number
-                .as_f64()
-                .filter(|number| number.is_finite())
-                .map(Self::Number)
-                .ok_or_else(|| D::Error::custom(ValueError::NotFinite)),
-            Value::String(text) => Ok(Self::Text(text)),
-            _ => Err(D::Error::custom("a cell is null, a truth value, a number or text")),
-        }
     }
 }
 

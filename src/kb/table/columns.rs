@@ -88,7 +88,7 @@ pub struct Sample {
 /// Returns statistics of each field of a type, from an evenly spaced sample of its nodes, in the
 /// order of the fields' ids.
 pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
-    let looked: Vec<NodeId> = sampled(kb, kind).collect();
+    let looked: Vec<NodeId> = sampled(kb, kind, SAMPLED).collect();
     let mut texts: BTreeMap<FieldId, Vec<&str>> = BTreeMap::new();
     for &node in &looked {
         for (field, text) in kb.fields(node) {
@@ -107,10 +107,10 @@ pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     texts.into_iter().map(of).collect()
 }
 
-/// Iterates over at most [`SAMPLED`] nodes of a type, evenly spaced.
-fn sampled(kb: &Kb, kind: TypeId) -> impl Iterator<Item = NodeId> {
+/// Iterates over at most `n` nodes of a type, evenly spaced by id.
+pub fn sampled(kb: &Kb, kind: TypeId, n: usize) -> impl Iterator<Item = NodeId> {
     let nodes = kb.nodes_of_type(kind);
-    nodes.iter().step_by(nodes.len().div_ceil(SAMPLED).max(1)).copied()
+    nodes.iter().step_by(nodes.len().div_ceil(n).max(1)).copied()
 }
 
 /// Returns the distinct values of texts, each in its commonest spelling and with its number of
@@ -417,7 +417,8 @@ fn of_field(
         nodes.iter().map(|&node| kb.field(node, field).unwrap_or_default()).collect();
     budget.take(texts.iter().map(|text| text.len()).sum(), &source)?;
     // The kind is determined from all nodes of the type, so that it does not depend on the rows.
-    let looked: Vec<&str> = sampled(kb, kind).filter_map(|node| kb.field(node, field)).collect();
+    let looked: Vec<&str> =
+        sampled(kb, kind, SAMPLED).filter_map(|node| kb.field(node, field)).collect();
     let known = looked.iter().any(|text| !text.is_empty());
     Ok(of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source))
 }

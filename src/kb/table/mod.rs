@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 pub use budget::{Budget, MAX_BYTES, MAX_TIME};
 pub use columns::{
     ColumnError, MAX_STEPS, Sample, field_kind, has_value, of_texts, reached, reached_from, read,
-    read_named, sample,
+    read_named, sample, sampled,
 };
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 pub use literals::with_literals;

@@ -127,8 +127,8 @@ fn everything_can_be_set() {
         settings.form,
         Form { json: Some(JsonForm::Object), token_limit, unusable_retries: 1 }
     );
-    assert_eq!(settings.prices["general"], Price { input: 0.15, output: 1.0 });
-    assert_eq!(settings.query, [("api-version".to_owned(), "2024-10-21".to_owned())]);
+    assert_eq!(settings.llm.prices["general"], Price { input: 0.15, output: 1.0 });
+    assert_eq!(settings.llm.query["api-version"], "2024-10-21");
     let roles = settings.role_settings(Some("given"), &ROLES).unwrap();
     let actor = &roles[&ACTOR];
     assert_eq!(

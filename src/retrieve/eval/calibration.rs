@@ -1,13 +1,13 @@
 //! Checks whether probabilities match outcomes: the expected calibration error (Naeini, Cooper &
 //! Hauskrecht, *Obtaining well calibrated probabilities using Bayesian binning*, AAAI 2015).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Number of bins: equal parts of the range `[0, 1]` of probabilities.
 pub const BINS: usize = 5;
 
 /// Agreement of predicted probabilities and outcomes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     /// Number of predictions.
     pub n: usize,
@@ -23,7 +23,7 @@ pub struct Calibration {
 }
 
 /// The predictions in one bin, which have similar probabilities.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bin {
     /// Number of predictions.
     pub n: usize,

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::eval::evaluation::{EvalError, QueryResult};
 use crate::eval::metrics::Metric;
 use crate::eval::statistics::{self, Interval, StatisticsError};
 
 /// Comparison of a first system with a second system, in one metric.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Number of queries.
     pub n: usize,

@@ -2,12 +2,9 @@
 //! `hit@100`, the recall of a shortlist. [`crate::eval::ranks`] defines them. Their names are the
 //! keys of every file and table.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use crate::eval::NodeId;
 use crate::eval::ranks::{AnswerRanks, Candidates};
@@ -110,24 +107,6 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that is not a reported metric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{name}\" is not a metric; use one of {}", Metric::ALL.map(Metric::name).join(", "))]
-pub struct UnknownMetric {
-    /// The name as given.
-    pub name: String,
-}
-
-impl FromStr for Metric {
-    type Err = UnknownMetric;
-
-    /// Returns the metric with exactly this [`Metric::name`].
-    fn from_str(name: &str) -> Result<Metric, UnknownMetric> {
-        let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
-        found.ok_or_else(|| UnknownMetric { name: name.to_owned() })
-    }
-}
-
 /// One value per [`Metric`]; as JSON an object with the metric names as keys, in reporting order.
 #[derive(Copy, Clone, Debug, PartialEq, Default)]
 pub struct MetricTable<T> {
@@ -171,23 +150,6 @@ impl<T: Serialize> Serialize for MetricTable<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable<T> {
-    /// Reads an object that must have every metric as a key, and no other key.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = BTreeMap::<String, T>::deserialize(deserializer)?;
-        let mut values = [T::default(); N_METRICS];
-        for metric in Metric::ALL {
-            let value = entries.get(metric.name());
-            values[metric as usize] =
-                *value.ok_or_else(|| D::Error::missing_field(metric.name()))?;
-        }
-        match entries.keys().find(|name| name.parse::<Metric>().is_err()) {
-            Some(name) => Err(D::Error::custom(UnknownMetric { name: name.clone() })),
-            None => Ok(MetricTable { values }),
-        }
-    }
-}
-
 impl Metrics {
     /// Computes all reported metrics of one ranking.
     ///
@@ -219,15 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_back_and_tables_refuse_missing_and_unknown_names() {
+    fn metrics_are_in_the_order_of_their_numbers() {
         for metric in Metric::ALL {
-            assert_eq!(metric.name().parse(), Ok(metric));
             assert_eq!(Metric::ALL[metric as usize], metric);
         }
-        let mut json = serde_json::to_value(Metrics::default()).unwrap();
-        assert!(serde_json::from_value::<Metrics>(json.clone()).is_ok());
-        json["hit@2"] = 0.0.into();
-        assert!(serde_json::from_value::<Metrics>(json).is_err());
-        assert!(serde_json::from_str::<Metrics>("{}").is_err());
     }
 }

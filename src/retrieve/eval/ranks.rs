@@ -3,8 +3,7 @@
 //! The definitions follow the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics), so
 //! that results are comparable with published results. A ranking covers *all* candidates:
 //! candidates that are not in the ranked list ("unnamed") tie below all candidates in the list
-//! ("named"). Ties are broken by ascending node id; only [`AnswerRanks::ndcg_at`] averages over
-//! ties, like its reference.
+//! ("named"). Ties are broken by ascending node id.
 //!
 //! - Named nodes that are not candidates are dropped and take up no rank.
 //! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all
@@ -61,16 +60,6 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Number of candidates.
-    pub fn n_candidates(&self) -> u64 {
-        match *self {
-            Candidates::All(n) => u64::from(n),
-            Candidates::Range(start, end) => u64::from(end.saturating_sub(start)),
-            Candidates::Sorted(ids) => ids.len() as u64,
-            Candidates::Base(kb) => kb.candidates().len() as u64,
-        }
-    }
-
     /// Whether the node is a candidate.
     #[inline]
     fn contains(&self, node: NodeId) -> bool {
@@ -94,16 +83,6 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Consecutive ranks with equal scores; at least one of these ranks is an answer's.
-#[derive(Copy, Clone, Debug)]
-struct TieGroup {
-    /// Number of ranks above the group.
-    before: u64,
-    /// Number of ranks down to and including the last rank of the group.
-    through: u64,
-    n_answers: u64,
-}
-
 /// Ranks of the answers to one query; every metric is a function of them.
 ///
 /// Ranks start at 1. All metrics are 0 if no answer is a candidate or the ranking was empty.
@@ -111,8 +90,6 @@ struct TieGroup {
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// Groups of nodes with equal scores that hold answers, best first.
-    groups: Vec<TieGroup>,
 }
 
 impl AnswerRanks {
@@ -127,7 +104,7 @@ impl AnswerRanks {
     ) -> AnswerRanks {
         let mut sought = distinct(answers.to_vec());
         sought.retain(|&answer| candidates.position(answer).is_some());
-        let mut found = AnswerRanks { ranks: Vec::new(), groups: Vec::new() };
+        let mut found = AnswerRanks { ranks: Vec::new() };
         if sought.is_empty() || ranking.is_empty() {
             return found;
         }
@@ -138,19 +115,9 @@ impl AnswerRanks {
         let mut named = vec![0_u64; sought.len() + 1];
         let mut is_named = vec![false; sought.len()];
         let mut rank = 0_u64;
-        let mut group = TieGroup { before: 0, through: 0, n_answers: 0 };
-        let mut group_score = f32::NAN;
-        for &(node, score) in ranking.iter() {
+        for &(node, _) in ranking.iter() {
             if !candidates.contains(node) {
                 continue;
-            }
-            if score != group_score {
-                group.through = rank;
-                if group.n_answers > 0 {
-                    found.groups.push(group);
-                }
-                group = TieGroup { before: rank, through: rank, n_answers: 0 };
-                group_score = score;
             }
             rank += 1;
             let slot = sought.partition_point(|&answer| answer < node);
@@ -160,16 +127,10 @@ impl AnswerRanks {
                 is_named[slot] = true;
                 named[slot + 1] += 1;
                 found.ranks.push(rank);
-                group.n_answers += 1;
             }
-        }
-        group.through = rank;
-        if group.n_answers > 0 {
-            found.groups.push(group);
         }
 
         if found.ranks.len() < sought.len() {
-            let n_named = found.ranks.len();
             let mut named_before = 0;
             for (slot, &answer) in sought.iter().enumerate() {
                 named_before += named[slot];
@@ -178,11 +139,6 @@ impl AnswerRanks {
                     found.ranks.push(rank + position.saturating_sub(named_before) + 1);
                 }
             }
-            found.groups.push(TieGroup {
-                before: rank,
-                through: candidates.n_candidates().max(rank),
-                n_answers: (found.ranks.len() - n_named) as u64,
-            });
         }
         found
     }
@@ -202,12 +158,6 @@ impl AnswerRanks {
         self.ratio(self.n_within(k), self.ranks.len() as u64)
     }
 
-    /// Number of answers at rank `k` or better, divided by `k` even if there are fewer candidates;
-    /// 0 if `k` is 0.
-    pub fn precision_at(&self, k: u64) -> f32 {
-        self.ratio(self.n_within(k), k)
-    }
-
     /// Reciprocal of the best answer's rank among all candidates; its mean over queries is the MRR.
     pub fn reciprocal_rank(&self) -> f32 {
         self.ranks.first().map_or(0.0, |&best| 1.0 / best as f32)
@@ -219,36 +169,9 @@ impl AnswerRanks {
         mean_precision(&self.ranks)
     }
 
-    /// Mean over the answers at rank `k` or better of the precision at their rank.
-    ///
-    /// As in the reference, the divisor is the number of answers found within `k`, not of all
-    /// answers.
-    pub fn average_precision_at(&self, k: u64) -> f32 {
-        mean_precision(&self.ranks[..self.n_within(k)])
-    }
-
     /// Share of the answers at rank `a` or better, where `a` is the number of answers.
     pub fn r_precision(&self) -> f32 {
         self.recall_at(self.ranks.len() as u64)
-    }
-
-    /// Normalised discounted cumulative gain at `k`: binary gain, discount `1 / log2(rank + 1)`.
-    ///
-    /// Equal scores share the mean gain of their group (McSherry & Najork 2008). The ideal gain is
-    /// also cut at `k`. `O(k)`; a `k` above the number of candidates counts as that number.
-    pub fn ndcg_at(&self, k: u64) -> f32 {
-        let gain = |before: u64, through: u64| -> f64 {
-            (before..through.min(k)).map(|rank| 1.0 / (rank as f64 + 2.0).log2()).sum()
-        };
-        let ideal = gain(0, self.ranks.len() as u64);
-        if ideal == 0.0 {
-            return 0.0;
-        }
-        let share = |group: &TieGroup| {
-            let size = (group.through - group.before).max(1);
-            gain(group.before, group.through) * group.n_answers as f64 / size as f64
-        };
-        (self.groups.iter().map(share).sum::<f64>() / ideal) as f32
     }
 
     /// Number of answers at rank `k` or better.

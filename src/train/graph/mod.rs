@@ -46,11 +46,10 @@ pub use self::{
 };
 
 /// Variant of the network: its relevance features and equations, and the system that uses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
     /// Scores of entity linking, lexical search and embeddings of documents.
-    #[default]
     Graph,
     /// Similarities of names by the embedder of the index, as in QA-GNN.
     Qagnn,
@@ -63,11 +62,6 @@ impl Variant {
             Self::Graph => "graph",
             Self::Qagnn => "qagnn",
         }
-    }
-
-    /// Whether records omit the variant, so that records of older models stay valid.
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 
@@ -102,7 +96,6 @@ impl Ablation {
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Variant of the network.
-    #[serde(default, skip_serializing_if = "Variant::is_default")]
     pub variant: Variant,
     /// Component to remove; `None` keeps the whole network.
     #[serde(rename = "without")]

@@ -23,7 +23,7 @@ const WEIGHTS: &str = "weights";
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
     /// Fingerprint of the embedder that [`Variant::Qagnn`] uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<String>,
     /// Settings of training.
     pub settings: Settings,

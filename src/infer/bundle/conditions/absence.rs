@@ -299,9 +299,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns the left side of the condition that a named node is absent: the relation that the
-    /// words between negation and name state, else the node's type. If no relation connects the
-    /// wanted type and that type, returns `type.field` of a type between them.
+    /// Returns the left side of the condition that a named node is absent: the relation stated
+    /// between negation and name, else the node's type. If no relation connects a wanted type with
+    /// the node's type: `type.field`, where `type` lies between the two.
     fn absent_side(&self, mention: &ExactMention, between: &[String]) -> Option<String> {
         let kinds = self.kinds_of(mention, between);
         let (wanted, candidates) = (self.wanted_types(), self.base.kb.candidate_types());

@@ -111,7 +111,7 @@ impl Reader<'_> {
         matches!(self.before(at).map(str::trim), Some("-" | "\u{2013}" | "\u{2014}"))
     }
 
-    /// Adds conditions on the field of dates that the words around `at` refer to. Returns `end`;
+    /// Adds conditions on the date field that the words around `at` refer to. Returns `end`;
     /// `None` if there is no such field, or if the words are not a date.
     fn put_dates<const N: usize>(
         &mut self,

@@ -54,7 +54,7 @@ impl Excluded {
         (!stems.is_empty()).then(|| Self { text: text.to_owned(), stems, kinds: None })
     }
 
-    /// Whether a node is excluded: by its name or, if neighbours count, by the name of one.
+    /// Whether a node is excluded: by its name or, if neighbours count, by the name of a neighbour.
     pub(super) fn excludes(&self, base: &IndexedBase, node: NodeId) -> bool {
         self.is_in_name(base, node) || self.is_in_neighbor(base, node)
     }

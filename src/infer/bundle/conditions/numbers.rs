@@ -13,7 +13,7 @@ use agent_kb::{
     table::value::quantity,
 };
 
-/// Words by which questions refer to fields of numbers: each entry holds a word in names of fields,
+/// Words by which questions refer to number fields: each entry holds a word in names of fields,
 /// and the synonyms of this word.
 const NUMBER_WORDS: [(&str, &str); 2] =
     [("price", "cost costs costing cheaper dollars bucks euros"), ("rating", "rated stars")];
@@ -72,15 +72,15 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// Whether word `at` names a field of numbers.
+    /// Whether word `at` names a number field.
     fn names_number(&self, at: usize) -> bool {
         let Some(word) = self.words.get(at).filter(|word| !word.is_in_name) else { return false };
         let mut numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         numbers.any(|field| self.is_named(field, word, &NUMBER_WORDS))
     }
 
-    /// Parses a number that begins at word `at`, in digits or one to twelve in words; returns the
-    /// number and the position after it.
+    /// Parses a number that begins at word `at`, written in digits, or as a word from one to
+    /// twelve; returns the number and the position after it.
     fn number_at(&self, at: usize) -> Option<(f64, usize)> {
         let word = self.words.get(at).filter(|word| !word.is_in_name)?;
         if self.is_any(at + 1, MULTIPLIERS) {
@@ -104,7 +104,7 @@ impl Reader<'_> {
     }
 
     /// Returns the shortest name that contains the first of [`PRICES`] that any name contains, among
-    /// the fields of numbers of the wanted types.
+    /// the number fields of the wanted types.
     fn price(&self) -> Option<String> {
         let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
         let own = numbers.filter(|field| self.is_own(field));

@@ -57,7 +57,7 @@ pub(super) const AFTER_NUMBER: [(Operator, &str); 2] = [
 ];
 /// Words after a number that make it a price.
 pub(super) const MONEY: &str = "dollars dollar bucks usd euros euro quid";
-/// Words before a comparison of prices that belong to it.
+/// Words that precede a comparison of prices and belong to it.
 pub(super) const PRICED: &str = "for at priced costing that";
 /// Numbers in words, from one.
 pub(super) const NUMBERS: [&str; 12] = [
@@ -85,14 +85,14 @@ pub(super) const EXCEPT: &str = "leaving out, leave out, leaving aside, exclude,
 /// Words between a name and a negation after it, as in "Max Behr is not an author".
 pub(super) const TO_BE: &str =
     "is isn are aren was wasn were weren does did didn doesn don has hasn have haven";
-/// Words beside a type or field that is lacking, as in "haven't been put in any category".
+/// Words next to a type or field that is absent, as in "haven't been put in any category".
 pub(super) const LACKING: &str =
     "a an the any been yet put in into have having assigned to given listed set at";
 /// Words that may precede a negation and belong to its condition, as in "anything except".
 pub(super) const ANYTHING: &str = "anything everything something all";
 /// Phrases before the name of a single node that is excluded.
 pub(super) const OTHER_THAN: &str = "other than, apart from, aside from, besides";
-/// Words that join a condition to the rest of the question; meaningless without it.
+/// Words that join a condition to the rest of the question; meaningless without the condition.
 pub(super) const JOINING: &str = "that which who whose is are was were be been being do does did \
      has have had can will but and with any yet";
 /// Meaningless words between a negation and a name.
@@ -113,7 +113,7 @@ pub(super) const GENERAL_DATES: [&str; 10] = [
     "time",
     "year",
 ];
-/// Words by which questions refer to fields of dates: each entry holds a word in names of fields,
+/// Words by which questions refer to date fields: each entry holds a word in names of fields,
 /// and the synonyms of this word.
 pub(super) const DATE_WORDS: [(&str, &str); 6] = [
     ("created", "opened reported filed raised submitted logged made written"),

@@ -1,18 +1,20 @@
 //! A set of small numbers, one bit each.
 
 /// A set of numbers below a bound; takes one bit per possible number.
-pub(super) struct Bits(Vec<u64>);
+#[derive(Clone, Debug)]
+pub struct Bits(Vec<u64>);
 
 impl Bits {
     /// Creates an empty set for numbers below `bound`, rounded up to a multiple of 64. O(bound /
     /// 64).
-    pub(super) fn new(bound: usize) -> Self {
+    pub fn new(bound: usize) -> Self {
         Self(vec![0; bound.div_ceil(64)])
     }
 
     /// Adds a number; returns whether the number was not yet in the set. Ignores a number out of
     /// bounds and returns `false`.
-    pub(super) fn insert(&mut self, number: u32) -> bool {
+    #[inline]
+    pub fn insert(&mut self, number: u32) -> bool {
         let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
         let bit = 1 << (number % 64);
         let new = *word & bit == 0;
@@ -22,12 +24,12 @@ impl Bits {
 
     /// Whether a number is in the set.
     #[inline]
-    pub(super) fn contains(&self, number: u32) -> bool {
+    pub fn contains(&self, number: u32) -> bool {
         self.0.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
     /// Iterates over the numbers in the set, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let (mut words, mut rest) = (self.0.iter().zip((0u32..).step_by(64)), (0u64, 0u32));
         std::iter::from_fn(move || {
             while rest.0 == 0 {
