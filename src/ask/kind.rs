@@ -14,8 +14,6 @@ use agent_ground::words::name_words;
 const QUESTIONS: &str = include_str!("questions.tsv");
 /// Additive smoothing: added to the count of each word or pair of words.
 const SMOOTHING: f64 = 0.1;
-/// Maximum number of words of a question that are used; later words are ignored.
-const MAX_WORDS: usize = 256;
 
 /// A kind of question about many nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -139,7 +137,7 @@ fn features(question: &str) -> Vec<String> {
     let number =
         |word: String| if word.bytes().any(|b| b.is_ascii_digit()) { "0".to_owned() } else { word };
     let words: Vec<String> =
-        name_words(question).take(MAX_WORDS).map(|(_, word)| number(word.into_owned())).collect();
+        name_words(question).map(|(_, word)| number(word.into_owned())).collect();
     let pairs = words.windows(2).map(|pair| pair.join(" "));
     pairs.chain(words.iter().cloned()).collect()
 }

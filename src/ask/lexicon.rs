@@ -4,9 +4,9 @@
 
 use std::{collections::HashSet, sync::LazyLock};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use agent_ground::words::is_question_word;
+use agent_ground::words::{is_question_word, singular};
 
 /// An aggregate function over the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,9 +110,11 @@ impl Bound {
 }
 
 /// The meaning of a phrase. The examples are phrases with that meaning.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Cue {
     /// An aggregate function: `on average`.
+    #[serde(skip)]
     Of(Function),
     /// `how many`.
     HowMany,
@@ -132,20 +134,25 @@ pub(crate) enum Cue {
     Fewest,
     /// The row with the largest (true) or smallest (false) value of a property that the phrase
     /// implies: `cheapest`. The list holds names that the property's field may have.
+    #[serde(skip)]
     Best(bool, &'static [&'static str]),
     /// The number of requested results follows: `top`.
     Top,
     /// A number that bounds a value follows: `more than`. The second item is true if the number is
     /// usually a year or a date: `since`.
+    #[serde(skip)]
     Bound(Bound, bool),
     /// The preceding number is a lower bound (true, `or more`) or an upper bound (false, `or
     /// less`).
+    #[serde(skip)]
     OrMore(bool),
     /// A value or a number of counted nodes is larger (true, `more`) or smaller (false, `fewer`)
     /// than another one.
+    #[serde(skip)]
     More(bool),
     /// A property that the phrase implies has a larger (true, `newer`) or smaller (false, `older`)
     /// value. The list holds names that the property's field may have.
+    #[serde(skip)]
     Comparative(bool, &'static [&'static str]),
     /// One result for each value of the following column: `per`.
     Each,
@@ -174,6 +181,7 @@ pub(crate) enum Cue {
     /// Values are assumed to be smaller, by an amount that the question names: `dropped by`.
     Lower,
     /// Values are assumed to be multiplied by this factor: `doubled`.
+    #[serde(skip)]
     Times(f64),
     /// Negates the following phrase: `not`.
     Not,
@@ -200,54 +208,27 @@ impl Cue {
         let names = property(of);
         let implied = !names.is_empty();
         Some(match name {
-            "mean" => Self::Of(Function::Mean),
-            "median" => Self::Of(Function::Median),
-            "sum" => Self::Of(Function::Sum),
-            "deviation" => Self::Of(Function::Deviation),
-            "variance" => Self::Of(Function::Variance),
-            "how_many" => Self::HowMany,
-            "number_of" => Self::NumberOf,
-            "share" => Self::Share,
-            "highest" if implied => Self::Best(true, names),
-            "lowest" if implied => Self::Best(false, names),
-            "highest" => Self::High,
-            "lowest" => Self::Low,
-            "most" => Self::Most,
-            "fewest" => Self::Fewest,
-            "top" => Self::Top,
-            "above" => Self::Bound(Bound::Above, implied),
-            "at_least" => Self::Bound(Bound::AtLeast, implied),
-            "below" => Self::Bound(Bound::Below, implied),
-            "at_most" => Self::Bound(Bound::AtMost, implied),
-            "equal" => Self::Bound(Bound::Equal, implied),
-            "unequal" => Self::Bound(Bound::Not, implied),
-            "between" => Self::Bound(Bound::Between, implied),
+            "highest" => Self::Best(true, names),
+            "lowest" => Self::Best(false, names),
+            "higher" => Self::Comparative(true, names),
+            "lower" if implied => Self::Comparative(false, names),
             "or_more" => Self::OrMore(true),
             "or_less" => Self::OrMore(false),
             "more" => Self::More(true),
             "fewer" => Self::More(false),
-            "higher" => Self::Comparative(true, names),
-            "lower" => Self::Comparative(false, names),
-            "each" => Self::Each,
-            "versus" => Self::Versus,
-            "differ" => Self::Differ,
-            "normal" => Self::Normal,
-            "correlate" => Self::Correlate,
-            "ranks" => Self::Ranks,
-            "spread" => Self::Spread,
-            "relate" => Self::Relate,
-            "suppose" => Self::Suppose,
-            "leave_out" => Self::LeaveOut,
-            "only" => Self::Only,
-            "raised" => Self::Raise,
-            "lowered" => Self::Lower,
             "times" => Self::Times(of.parse().ok()?),
-            "not" => Self::Not,
-            "which" => Self::Which,
-            "filler" => Self::Filler,
-            _ => return None,
+            "unequal" => Self::Bound(Bound::Not, implied),
+            // `not` is a cue of its own.
+            name => read(name)
+                .or_else(|| read(name).map(Self::Of))
+                .or_else(|| Some(Self::Bound(read(name)?, implied)))?,
         })
     }
+}
+
+/// Returns the cue, function or bound with this name; `None` if there is none.
+fn read<T: DeserializeOwned>(name: &str) -> Option<T> {
+    serde_json::from_value(name.into()).ok()
 }
 
 /// Returns the names that the field of a property may have, such as `price` and `cost` for `price`;
@@ -258,7 +239,7 @@ pub(crate) fn property(name: &str) -> &'static [&'static str] {
 }
 
 /// Returns the rows of one kind in the lexicon: the meaning and the words or phrases of each row.
-fn rows(kind: &str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+pub(crate) fn rows(kind: &str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     const LEXICON: &str = include_str!("lexicon.tsv");
     LEXICON.lines().filter_map(move |line| match *line.split('\t').collect::<Vec<_>>() {
         [own, meaning, words] if own == kind => Some((meaning, words.split(", ").collect())),
@@ -287,13 +268,6 @@ pub(crate) fn is_cue(word: &str) -> bool {
 /// Returns the meaning of the phrase that consists of one folded word; `None` if there is none.
 pub(crate) fn cue_of(word: &str) -> Option<Cue> {
     PHRASES.iter().find(|(phrase, _)| *phrase == word).map(|(_, cue)| *cue)
-}
-
-/// Returns the usual form of some words, each with other forms, in lower case: `email` for
-/// `e-mail`.
-pub(crate) fn written() -> &'static [(&'static str, Vec<&'static str>)] {
-    static ALL: LazyLock<Vec<(&str, Vec<&str>)>> = LazyLock::new(|| rows("written").collect());
-    &ALL
 }
 
 /// Returns the words in field names that a folded word is a synonym of, such as `rating` for
@@ -334,12 +308,10 @@ pub(crate) fn is_adjective_of(word: &str, noun: &str) -> bool {
 pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     static TYPES: LazyLock<Vec<Vec<&str>>> =
         LazyLock::new(|| rows("type").map(|(_, words)| words).collect());
-    let is_own = move |own: &&str| {
-        *own == word
-            || word.strip_suffix('s') == Some(own)
-            || own.strip_suffix('y').is_some_and(|own| word.strip_suffix("ies") == Some(own))
-    };
-    TYPES.iter().filter(move |own| own.iter().any(is_own)).flatten().copied()
+    let one = singular(word);
+    let is_own =
+        move |own: &&str| *own == word || word.strip_suffix('s') == Some(own) || *own == one;
+    TYPES.iter().filter(move |own| own.iter().any(&is_own)).flatten().copied()
 }
 
 /// Whether a folded word, such as `things`, can stand for nodes of any type.
@@ -402,5 +374,13 @@ mod tests {
         }
         let phrases: HashSet<&str> = PHRASES.iter().map(|(phrase, _)| *phrase).collect();
         assert_eq!(phrases.len(), PHRASES.len());
+    }
+
+    #[test]
+    fn plurals_name_the_same_type() {
+        for (many, other) in [("branches", "site"), ("movies", "film"), ("deliveries", "shipment")]
+        {
+            assert!(same_sort(many).any(|word| word == other), "{many}");
+        }
     }
 }

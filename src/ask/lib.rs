@@ -60,7 +60,7 @@ use crate::{
     schema::Schema,
     settled::settled,
 };
-use agent_ground::words::one_line;
+use agent_ground::words::{cut, one_line};
 use agent_index::IndexedBase;
 use agent_kb::table::{ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError};
 use agent_llm::LlmError;
@@ -185,14 +185,6 @@ fn remedy(names: &[String], near: &[(String, String)]) -> String {
 }
 
 impl AskError {
-    /// Returns the words of the question that are not understood; empty for other errors.
-    pub fn not_understood(&self) -> &[String] {
-        match self {
-            Self::Unknown { words, .. } => words,
-            _ => &[],
-        }
-    }
-
     /// Whether a list of nodes, instead of a table, may answer the question that failed with this
     /// error.
     pub fn may_be_for_nodes(&self) -> bool {
@@ -310,12 +302,10 @@ impl Analyst {
             Err(Failed::Declined(why)) => {
                 return Err(match unread() {
                     Err(error) if error.may_be_for_nodes() => error,
-                    _ => AskError::Declined(why.chars().take(MAX_REASON).collect()),
+                    _ => AskError::Declined(cut(&why, MAX_REASON, "")),
                 });
             }
-            Err(Failed::Unusable(why)) => {
-                one_line(&why).chars().take(MAX_REASON).collect::<String>()
-            }
+            Err(Failed::Unusable(why)) => cut(&one_line(&why), MAX_REASON, ""),
         };
         let mut answered = unread().inspect_err(|_| unusable(&why))?;
         answered.unassisted = Some(AssistFailure::Unusable);
@@ -377,9 +367,10 @@ impl Analyst {
 fn kinds(question: &str, mentions: &Mentions) -> Vec<Kind> {
     let named: Vec<Kind> =
         mentions.all.iter().filter_map(Mention::cue).filter_map(names_kind).collect();
-    let ranked = KindModel::built_in().ranked(question).into_iter().map(|(kind, _)| kind);
-    let (first, others): (Vec<Kind>, Vec<Kind>) = ranked.partition(|kind| named.contains(kind));
-    [first, others].concat()
+    let ranked = KindModel::built_in().ranked(question).into_iter();
+    let mut kinds: Vec<Kind> = ranked.map(|(kind, _)| kind).collect();
+    kinds.sort_by_key(|kind| !named.contains(kind));
+    kinds
 }
 
 /// Returns the kind of question that a phrase implies by itself; `None` if it implies none.

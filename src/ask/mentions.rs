@@ -324,7 +324,7 @@ impl Reader<'_> {
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
-        let values = self.schema.value_types();
+        let values = &self.schema.value_types;
         for name in self.schema.base.entities.exact_mentions(self.text) {
             let (first, last) = (&words[name.words.start], &words[name.words.end - 1]);
             let at = self.between(first.start, last.end);
@@ -429,7 +429,7 @@ impl Reader<'_> {
             }
             nodes.retain(|&node| token.marked || !self.schema.has_symbols(self.kb.node_type(node)));
             if (is_stated || !is_apart) && !nodes.is_empty() {
-                let values = self.schema.value_types();
+                let values = &self.schema.value_types;
                 nodes.retain(|&node| values.contains(&self.kb.node_type(node)));
             }
             let nodes = self.called(&text, nodes);
@@ -788,7 +788,8 @@ impl Reader<'_> {
         if let Some(kind) = kind {
             return Some((at + 1, What::Type(kind)));
         }
-        if self.schema.is_of_relation(&token.stem) || self.schema.means_relation(&token.stem) {
+        let mut relations = (0..self.schema.relations.len() as u16).map(RelationId);
+        if relations.any(|id| self.schema.is_said_by(id, &token.stem)) {
             return Some((at + 1, What::Relation));
         }
         let meant = self.meant(&same_sort(&token.word).collect::<Vec<_>>());

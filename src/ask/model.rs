@@ -27,6 +27,7 @@ use crate::{
     schema::{FieldValue, Schema, types_of},
     settled::settled,
 };
+use agent_ground::words::cut;
 use agent_index::excerpt::text_about;
 use agent_infer::RequestBounds;
 use agent_kb::{
@@ -134,10 +135,6 @@ pub(super) struct Model<'a> {
     pub(super) assistant: &'a Arc<Assistant>,
 }
 
-fn cut(text: &str, chars: usize) -> String {
-    text.chars().take(chars).collect()
-}
-
 impl<'a> Model<'a> {
     fn kb(self) -> &'a Kb {
         &self.schema.base.kb
@@ -231,7 +228,8 @@ impl<'a> Model<'a> {
         for kind in types_of(kb) {
             for sample in self.schema.samples(kind).iter().take(MAX_FIELDS) {
                 let values = sample.values.iter().take(SHOWN_VALUES);
-                let values: Vec<String> = values.map(|value| cut(value, EXAMPLE_CHARS)).collect();
+                let values: Vec<String> =
+                    values.map(|value| cut(value, EXAMPLE_CHARS, "")).collect();
                 let more = sample.values.len() > values.len();
                 lines.push(format!(
                     "{}.{}: {}{}, in {} of {}{}{}{}",
@@ -276,7 +274,7 @@ impl<'a> Model<'a> {
         let of_nodes = named.into_iter().map(|(name, kind, own)| {
             let ids: Vec<String> = own.iter().take(MAX_IDS).map(u32::to_string).collect();
             let more = if own.len() > ids.len() { " and more, by the name" } else { "" };
-            let name = cut(name, NAME_CHARS);
+            let name = cut(name, NAME_CHARS, "");
             format!("node {name:?} ({}): {}{more}", kb.type_name(kind), ids.join(", "))
         });
         let of_values =
@@ -370,7 +368,7 @@ impl<'a> Model<'a> {
                 }
                 for (column, value) in cells.iter_mut().zip(values) {
                     if let Some(cell) = column.get_mut(at * ROWS_A_REQUEST + n - 1) {
-                        *cell = cut(value.unwrap_or_default().trim(), NAME_CHARS);
+                        *cell = cut(value.unwrap_or_default().trim(), NAME_CHARS, "");
                     }
                 }
             }

@@ -16,6 +16,9 @@ use crate::{
 };
 use agent_kb::{MetapathStep, NodeId, TypeId, distinct, table::ColumnSpec};
 
+/// Maximum number of first rows or groups that a plan may request.
+pub(crate) const MAX_TOP: usize = 10_000;
+
 /// The plan of a question: the rows, the columns, and the computation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -266,24 +269,15 @@ impl Measure {
     }
 }
 
-/// The part of a date by which rows are grouped.
+/// The part of a date by which rows are grouped, with its length in bytes at the start of a date
+/// such as `2020-05-31`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DatePart {
     /// The year.
-    Year,
+    Year = 4,
     /// The year and the month.
-    Month,
-}
-
-impl DatePart {
-    /// Returns the length in bytes of this part at the start of a date such as `2020-05-31`.
-    pub(crate) fn len(self) -> usize {
-        match self {
-            Self::Year => 4,
-            Self::Month => 7,
-        }
-    }
+    Month = 7,
 }
 
 /// A group of rows that is compared with other groups.

@@ -46,11 +46,11 @@ use crate::{
         numbers::{Bounded, NumberUse, is_year},
         operation::YES_NO,
     },
-    schema::{Schema, sampled},
+    schema::Schema,
 };
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, TypeId, distinct,
-    table::{ColumnKind, ColumnSpec, Sample, reached, value::quantity},
+    table::{ColumnKind, ColumnSpec, Sample, reached, sampled, value::quantity},
 };
 
 /// Approximate number of nodes in samples that decide whether a step leads to one node or to
@@ -218,11 +218,18 @@ impl Reading<'_> {
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
     }
 
-    /// Returns the index of the first token of the first phrase outside the assumption, if the
-    /// question starts with an assumption; otherwise 0.
+    /// Returns the index of the first token outside the assumption that begins a phrase or is a
+    /// word of yes-or-no questions, if the question starts with an assumption; otherwise 0.
     fn begin(&self) -> usize {
-        let first = self.cues(false).next().filter(|_| self.changed.first() == Some(&true));
-        first.map_or(0, |(at, _)| self.mentions.range(at).start)
+        if self.changed.first() != Some(&true) {
+            return 0;
+        }
+        let start = |at: usize| self.mentions.range(at).start;
+        let mut own = (0..self.mentions.all.len()).filter(|at| !self.changed[*at]);
+        let begins = |at: &usize| {
+            self.cue(*at).is_some() || YES_NO.contains(&self.mentions.word(start(*at)))
+        };
+        own.find(begins).map_or(0, start)
     }
 
     fn has(&self, cue: Cue) -> bool {
@@ -319,11 +326,7 @@ impl Reading<'_> {
     fn with_own_types(&self) -> Option<Mentions> {
         let linked = self.schema.steps(self.rows);
         let is_linked = |kind: TypeId| kind == self.rows || linked.iter().any(|one| one.to == kind);
-        let is_far = |own: &Mention| matches!(own.what, What::Type(kind) if !is_linked(kind));
-        if !self.mentions.all.iter().any(is_far) {
-            return None;
-        }
-        let values = self.kb.value_types();
+        let values = &self.schema.value_types;
         let own_type = |mention: &Mention| {
             let What::Type(kind) = mention.what else { return None };
             if is_linked(kind) || !values.contains(&kind) {
@@ -336,14 +339,12 @@ impl Reading<'_> {
             own.next().filter(|_| own.next().is_none())
         };
         let mut all = self.mentions.all.clone();
-        let mut is_changed = false;
         for mention in &mut all {
             if let Some(kind) = own_type(mention) {
                 mention.what = What::Type(kind);
-                is_changed = true;
             }
         }
-        is_changed.then(|| Mentions { tokens: self.mentions.tokens.clone(), all })
+        (all != self.mentions.all).then(|| Mentions { tokens: self.mentions.tokens.clone(), all })
     }
 
     /// Finds the types and fields that only describe an adjacent name, and stores them in `bound`:
@@ -395,9 +396,7 @@ impl Reading<'_> {
                     matches!(cue, Cue::NumberOf | Cue::More(_) | Cue::OrMore(_) | Cue::HowMany)
                 }
                 // `top 3 X` and `which 3 X have the most` ask for the first X.
-                Some(What::Number(..)) => {
-                    self.cue_beside(at, -1) != Some(Cue::Top) && !self.leads(at)
-                }
+                Some(What::Number(..)) => !self.is_top(at),
                 _ => false,
             };
             // `count by X` names no counted type.
@@ -429,12 +428,8 @@ impl Reading<'_> {
         self.called(kind, names, false)
     }
 
-    /// As [`implied`](Self::implied), but the field may also hold dates, whose years a number can
-    /// bound; numeric fields are preferred to dates.
-    fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
-        self.called(kind, names, true)
-    }
-
+    /// As [`implied`](Self::implied), but if `or_dated`, the field may also hold dates, whose years
+    /// a number can bound; numeric fields are preferred to dates.
     fn called(&self, kind: TypeId, names: &[&str], or_dated: bool) -> Option<FieldId> {
         let is_exact =
             |field: FieldId| names.contains(&self.kb.field_name(field).to_lowercase().as_str());
@@ -543,7 +538,7 @@ impl Reading<'_> {
             }
             Bounded::Year => self.field_column(self.time_field()?),
             Bounded::Implied(names) => {
-                let Some(field) = self.implied_or_dated(self.rows, names) else {
+                let Some(field) = self.called(self.rows, names, true) else {
                     let what = names.first().unwrap_or(&"value");
                     return missing(format!("{rows} has no {what}"));
                 };

@@ -76,11 +76,15 @@ pub fn readings_record(question: &str, readings: &[AskReading], ms: f64) -> Json
 /// Returns the JSON record of a question that has no answer; `error` is the error that answering it
 /// caused.
 pub fn refusal_record(question: &str, error: &AskError) -> Json {
+    let not_understood: &[String] = match error {
+        AskError::Unknown { words, .. } => words,
+        _ => &[],
+    };
     json!({
         "question": question,
         "answer": null,
         "reason": error.to_string(),
-        "not_understood": error.not_understood(),
+        "not_understood": not_understood,
     })
 }
 

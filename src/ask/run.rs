@@ -590,8 +590,7 @@ impl Run<'_> {
         self.note_left_out([column])?;
         // In the order of the statement: the requested rows with all ties, then a few more.
         let in_row = |row: &Vec<SqlValue>| Some((node_in(row)?, row.get(1)?.clone()));
-        let mut ranked: Vec<(NodeId, SqlValue)> = rows.rows.iter().filter_map(in_row).collect();
-        ranked.retain(|(node, _)| self.kb.contains(*node));
+        let ranked: Vec<(NodeId, SqlValue)> = rows.rows.iter().filter_map(in_row).collect();
         let Some((_, value)) = ranked.first().cloned() else {
             return Err(self.no_values(&self.name(column)));
         };

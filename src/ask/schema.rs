@@ -10,13 +10,13 @@ use std::{
 };
 
 use crate::lexicon::is_filler;
-use agent_ground::words::{is_person, is_stop_word, long_form, name_words};
+use agent_ground::words::{is_person, is_stop_word, name_words, spelled_out};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId, distinct,
     table::{
-        Sample, sample,
+        Sample, sample, sampled,
         value::{TRUTHS, category, quantity},
     },
 };
@@ -114,25 +114,11 @@ pub(crate) struct Schema {
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
     values: OnceLock<ByFirstWord>,
-    value_types: Vec<TypeId>,
+    /// The types whose nodes stand for values of a column.
+    pub value_types: Vec<TypeId>,
     value_words: OnceLock<HashSet<String>>,
     /// The steps that begin at each type, as [`links`] returns them.
     links: Vec<Vec<(MetapathStep, u64)>>,
-}
-
-/// Inserts a space before each capital that follows a small letter: `ReferenceCount` becomes
-/// `Reference Count`.
-fn parted(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    let mut small = false;
-    for c in name.chars() {
-        if small && c.is_uppercase() {
-            text.push(' ');
-        }
-        small = c.is_lowercase();
-        text.push(c);
-    }
-    text
 }
 
 /// Whether two stems are forms of one word: they are equal, or one begins with the other and is at
@@ -163,12 +149,6 @@ pub(crate) fn types_of(kb: &Kb) -> impl Iterator<Item = TypeId> + use<> {
     (0..kb.types().len()).map(|kind| TypeId(kind as u16))
 }
 
-/// Returns about `n` nodes of a type, evenly spaced by id.
-pub(crate) fn sampled(kb: &Kb, kind: TypeId, n: usize) -> impl Iterator<Item = NodeId> {
-    let nodes = kb.nodes_of_type(kind);
-    nodes.iter().step_by(nodes.len().div_ceil(n).max(1)).copied()
-}
-
 /// Returns the steps that begin at a type, each with the number of edges that the step can follow.
 pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
     let mut steps = Vec::new();
@@ -188,12 +168,10 @@ impl Schema {
     /// Reads the schema of a base; field values are sampled when they are first needed.
     pub(crate) fn new(base: Arc<IndexedBase>) -> Self {
         let in_words = |name: &String| {
-            let written = words_of(&parted(name));
-            let long = |word: &String| words_of(long_form(word).unwrap_or(word));
-            let words: Vec<String> = written.iter().flat_map(long).collect();
+            let words = words_of(&spelled_out(name));
             let stems = words.iter().filter(|word| !is_stop_word(word));
             let stems = stems.map(|word| base.stems.stem(word).into_owned()).collect();
-            Words { joined: written.concat(), words, stems }
+            Words { joined: words_of(name).concat(), words, stems }
         };
         let kb = &base.kb;
         let types: Vec<Words> = kb.types().iter().map(in_words).collect();
@@ -287,11 +265,6 @@ impl Schema {
             }
             values
         })
-    }
-
-    /// Returns the types whose nodes stand for values of a column.
-    pub(crate) fn value_types(&self) -> &[TypeId] {
-        &self.value_types
     }
 
     /// Returns the words of all values: names of nodes of [`value_types`](Self::value_types), and
@@ -451,11 +424,6 @@ impl Schema {
         name.words.len() > 1
             && name.words.first().is_some_and(|own| own == first)
             && synonyms.means.iter().any(|stem| stem == second)
-    }
-
-    /// Whether a stem is a synonym of any relation.
-    pub(crate) fn means_relation(&self, stem: &String) -> bool {
-        self.relation_synonyms.iter().any(|own| own.means.contains(stem))
     }
 
     /// Returns the steps from a type to itself whose relations the question with the stems `said`

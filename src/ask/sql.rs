@@ -157,18 +157,12 @@ impl Writer<'_> {
     /// Returns the first spelling in a column whose normalised form is `key`; `key` itself if there
     /// is none.
     fn spelling(&self, at: usize, key: &str) -> String {
-        let mut seen: Vec<*const u8> = Vec::new();
-        for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
-            if let Cell::Text(text) = cell
-                && !seen.contains(&text.as_ptr())
-            {
-                seen.push(text.as_ptr());
-                if category(text) == key {
-                    return text.to_string();
-                }
-            }
-        }
-        key.to_owned()
+        let mut cells = self.column(at).into_iter().flat_map(|column| &column.cells);
+        let spelled = cells.find_map(|cell| match cell {
+            Cell::Text(text) if category(text) == key => Some(text.to_string()),
+            _ => None,
+        });
+        spelled.unwrap_or_else(|| key.to_owned())
     }
 
     /// Writes the `WHERE` clause for filters, for [`extra`](Self::extra) and for the conditions
@@ -227,7 +221,8 @@ impl Writer<'_> {
         limit: usize,
     ) -> String {
         let (of, others) = self.measure(measure);
-        let order = format!("ORDER BY 2 {}, 1 LIMIT {limit}", if high { "DESC" } else { "ASC" });
+        let order = if high { "DESC" } else { "ASC NULLS LAST" };
+        let order = format!("ORDER BY 2 {order}, 1 LIMIT {limit}");
         let written = self.written(group);
         let mut others: Vec<String> = others.into_iter().collect();
         let Some(long) = self.long(group) else {
@@ -235,7 +230,7 @@ impl Writer<'_> {
             let all = self.where_all(&others);
             let value = match part {
                 None => written,
-                Some(part) => format!("substr({written}, 1, {}) AS part", part.len()),
+                Some(part) => format!("substr({written}, 1, {}) AS part", part as usize),
             };
             return format!("SELECT {value}, {of} FROM t{all} GROUP BY 1 {order}");
         };

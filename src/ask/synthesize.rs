@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::facts::{Facts, Group};
+use self::facts::{Group, Rows, types_of_rows};
 use crate::{
     answer::{LEVEL, table_of, value_of_names},
     kind::Kind,
@@ -82,8 +82,8 @@ pub fn synthesize(
         return Err(SynthError::Number(n));
     }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let facts = Facts::of(base);
-    if facts.types.is_empty() {
+    let facts = types_of_rows(base);
+    if facts.is_empty() {
         return Err(SynthError::NoNumbers);
     }
     let mut all: Vec<Question> = Vec::new();
@@ -150,7 +150,7 @@ fn single(value: impl Into<Cell>) -> AnswerValue {
 
 /// Draws random questions from the facts of a base.
 struct Maker<'a> {
-    facts: &'a Facts,
+    facts: &'a [Rows],
     rng: &'a mut ChaCha8Rng,
 }
 
@@ -162,8 +162,7 @@ struct Condition {
 
 impl Maker<'_> {
     fn question(&mut self, kind: Kind) -> Option<Question> {
-        let facts = self.facts;
-        let of = self.pick(&facts.types)?;
+        let of = self.pick(self.facts)?;
         let (template, text, answer) = match kind {
             Kind::Aggregation => self.aggregation(of),
             Kind::Superlative => self.superlative(of),
@@ -189,8 +188,8 @@ impl Maker<'_> {
     /// Draws the condition of a question: all rows (without words), or the rows with one value of a
     /// group. If `often`, all rows are drawn only if there are no groups. `None` if the drawn value
     /// has too few rows.
-    fn condition(&mut self, of: &facts::Rows, often: bool) -> Option<Condition> {
-        let all = || Condition { words: String::new(), rows: (0..of.n).collect() };
+    fn condition(&mut self, of: &Rows, often: bool) -> Option<Condition> {
+        let all = || Condition { words: String::new(), rows: (0..of.names.len()).collect() };
         if !often && self.chance(2) || of.groups.is_empty() {
             return Some(all());
         }
@@ -211,7 +210,7 @@ impl Maker<'_> {
         Some((at * 10.0).round() / 10.0)
     }
 
-    fn aggregation(&mut self, of: &facts::Rows) -> Draft {
+    fn aggregation(&mut self, of: &Rows) -> Draft {
         let Condition { words, rows } = &self.condition(of, false)?;
         let types = &of.words.1;
         match self.rng.random_range(0..4) {
@@ -268,7 +267,7 @@ impl Maker<'_> {
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
     }
 
-    fn superlative(&mut self, of: &facts::Rows) -> Draft {
+    fn superlative(&mut self, of: &Rows) -> Draft {
         let high = self.chance(2);
         let way = if high { "highest" } else { "lowest" };
         let (kind, types) = &of.words;
@@ -313,7 +312,7 @@ impl Maker<'_> {
         (one.0 != other.0).then_some([one, other])
     }
 
-    fn comparison(&mut self, of: &facts::Rows) -> Draft {
+    fn comparison(&mut self, of: &Rows) -> Draft {
         let high = self.chance(2);
         let way = if high { "higher" } else { "lower" };
         let (kind, types) = &of.words;
@@ -341,7 +340,7 @@ impl Maker<'_> {
             _ => {
                 let column = self.pick(&of.numbers)?;
                 let mut one = || {
-                    let row = self.rng.random_range(0..of.n);
+                    let row = self.rng.random_range(0..of.names.len());
                     let name = of.names.get(row).filter(|name| of.is_one_name(name))?;
                     Some((name.as_str(), column.at(row)?))
                 };
@@ -357,7 +356,7 @@ impl Maker<'_> {
         Some((template, question, value_of_names(&first)))
     }
 
-    fn distribution(&mut self, of: &facts::Rows) -> Draft {
+    fn distribution(&mut self, of: &Rows) -> Draft {
         let (condition, column) = (self.condition(of, true)?, self.pick(&of.numbers)?);
         let tested = statistics::normality(&column.of(&condition.rows)).ok()?;
         let (types, words, number) = (&of.words.1, &condition.words, &column.word);
@@ -371,11 +370,7 @@ impl Maker<'_> {
     /// Draws two columns of numbers. Returns their names in words, and the numbers of each in the
     /// given rows that have both. `None` if both draws give the same column, or too few rows have
     /// both.
-    fn both(
-        &mut self,
-        of: &facts::Rows,
-        rows: &[usize],
-    ) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
+    fn both(&mut self, of: &Rows, rows: &[usize]) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
         let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
         let has = |row: &usize| Some((one.at(*row)?, other.at(*row)?));
         let (ones, others): (Vec<f64>, Vec<f64>) = rows.iter().filter_map(has).unzip();
@@ -383,7 +378,7 @@ impl Maker<'_> {
         fits.then(|| ([one.word.clone(), other.word.clone()], ones, others))
     }
 
-    fn correlation(&mut self, of: &facts::Rows) -> Draft {
+    fn correlation(&mut self, of: &Rows) -> Draft {
         let Condition { words, rows } = self.condition(of, false)?;
         let ([one, other], ones, others) = self.both(of, &rows)?;
         let types = &of.words.1;
@@ -402,7 +397,7 @@ impl Maker<'_> {
         Some((template, question, single(tested.ok()?.p < LEVEL)))
     }
 
-    fn variance(&mut self, of: &facts::Rows) -> Draft {
+    fn variance(&mut self, of: &Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(3) {
             let Condition { words, rows } = self.condition(of, false)?;
@@ -439,7 +434,7 @@ impl Maker<'_> {
         Some((template, question, single(tested.p < LEVEL)))
     }
 
-    fn relation(&mut self, of: &facts::Rows) -> Draft {
+    fn relation(&mut self, of: &Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(3) {
             let Condition { words, rows } = self.condition(of, false)?;
@@ -455,13 +450,13 @@ impl Maker<'_> {
         Some(("number and group", question, single(tested.p < LEVEL)))
     }
 
-    fn supposition(&mut self, of: &facts::Rows) -> Draft {
+    fn supposition(&mut self, of: &Rows) -> Draft {
         let types = &of.words.1;
         if self.chance(2) {
             let group = self.pick(&of.groups)?;
             let (name, without) = self.one(group)?;
             let left: Vec<usize> =
-                (0..of.n).filter(|row| without.binary_search(row).is_err()).collect();
+                (0..of.names.len()).filter(|row| without.binary_search(row).is_err()).collect();
             let those = format!("those with the {} \"{name}\"", group.word);
             if self.chance(3) {
                 let question =

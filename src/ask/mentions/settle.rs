@@ -6,7 +6,7 @@ use crate::{
     schema::Schema,
 };
 use agent_ground::words::is_question_word;
-use agent_kb::{Direction, NodeId, RelationId, TypeId};
+use agent_kb::{NodeId, RelationId, TypeId, hops};
 
 /// Maximum number of words between the name of several nodes and the name that identifies which of
 /// them is meant.
@@ -70,20 +70,14 @@ fn narrow_namesakes(schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
         let Some(next) = behind.map(|behind| at + 1 + behind) else { continue };
         let What::Thing(owner) = &all[next].what else { continue };
         let between = &tokens[all[at].at.end..all[next].at.start];
-        let is_of =
-            between.iter().any(|token| ["of", "owner", "from", "by"].contains(&&*token.word));
+        let says = |words: &[&str]| between.iter().any(|token| words.contains(&&*token.word));
+        // `Bella not of Peter Kern` and `Bella or Rex of Peter Kern` mean something else.
+        let is_of = says(&["of", "owner", "from", "by"]) && !says(&["not", "nor", "and", "or"]);
         if thing.nodes.len() < 2 || !is_of || between.len() > MAX_BETWEEN {
             continue;
         }
-        let is_linked = |node: NodeId| {
-            let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
-            relations.into_iter().any(|relation| {
-                let ends = kb.neighbors(node, relation, Direction::Any);
-                owner.nodes.iter().any(|node| ends.binary_search(node).is_ok())
-            })
-        };
-        let own: Vec<NodeId> =
-            thing.nodes.iter().copied().filter(|node| is_linked(*node)).collect();
+        let is_linked = |node: &NodeId| hops(kb, *node).any(|hop| owner.nodes.contains(&hop.node));
+        let own: Vec<NodeId> = thing.nodes.iter().copied().filter(is_linked).collect();
         if own.is_empty() || own.len() == thing.nodes.len() {
             continue;
         }
@@ -136,6 +130,7 @@ impl<'a> Around<'a> {
         let next = behind.clone().next();
         let named = behind.find(|own| !matches!(own, What::Filler));
         let is_name = |what: Option<&What>| matches!(what, Some(What::Thing(_) | What::NoThing(_)));
+        let last = at.checked_sub(1).map(|at| &all[at].what);
         match &mention.what {
             // `drugs without any indication` negates if there is no assumption.
             What::Cue(Cue::LeaveOut) if said == "without" && !self.supposes => {
@@ -158,17 +153,13 @@ impl<'a> Around<'a> {
                     before.is_some_and(counts) && !denies || (article || listed) && !is_name(next);
                 (describes || !counted).then_some(What::Relation)
             }
-            What::Filler if self.is_undecided(all, start, next) => {
-                Some(What::Unknown(said.to_owned()))
-            }
             // `how many shows` asks for a number of nodes that the base does not call so.
             What::Filler
-                if said.ends_with('s')
-                    && at > 0
-                    && all[at - 1].at.end == start
-                    && matches!(all[at - 1].cue(), Some(Cue::HowMany | Cue::NumberOf))
-                    && !is_question_word(said)
-                    && !is_anything(said) =>
+                if self.is_undecided(all, start, next)
+                    || said.ends_with('s')
+                        && matches!(last, Some(What::Cue(Cue::HowMany | Cue::NumberOf)))
+                        && !is_question_word(said)
+                        && !is_anything(said) =>
             {
                 Some(What::Unknown(said.to_owned()))
             }
@@ -200,11 +191,7 @@ impl<'a> Around<'a> {
             // In `author list` and `reference counts`, the second word has no meaning of its own.
             What::Filler | What::Unknown(_) | What::Cue(Cue::HowMany)
                 if COUNTS.contains(&said)
-                    && at > 0
-                    && matches!(
-                        all[at - 1].what,
-                        What::Type(_) | What::Links(_) | What::Field(_)
-                    ) =>
+                    && matches!(last, Some(What::Type(_) | What::Links(_) | What::Field(_))) =>
             {
                 Some(What::Filler)
             }
@@ -212,10 +199,7 @@ impl<'a> Around<'a> {
             What::Type(kind) if is_name(next) && self.is_verb(*kind, said) => Some(What::Relation),
             // The `phone number of X` is a field.
             What::Cue(Cue::NumberOf)
-                if said == "number"
-                    && at > 0
-                    && all[at - 1].at.end == start
-                    && matches!(all[at - 1].what, What::Field(_)) =>
+                if said == "number" && matches!(last, Some(What::Field(_))) =>
             {
                 Some(What::Filler)
             }

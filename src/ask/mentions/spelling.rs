@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{lexicon::written, schema::Schema};
+use crate::{lexicon::rows, schema::Schema};
 use agent_ground::words::quoted_ranges;
 
 /// Polite phrases at the start of a question; they have no meaning of their own.
@@ -17,7 +17,7 @@ const POLITE: [&str; 8] = [
     "do you know",
 ];
 
-/// Spells out `whats`, `has it been` and a `%` without a number, drops polite phrases at the start,
+/// Spells out `has it been` and a `%` without a number, drops polite phrases at the start,
 /// and replaces words by their usual form in the lexicon: `could you tell me what % of papers`
 /// becomes `what percent of papers`.
 pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str> {
@@ -40,10 +40,7 @@ pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str
     {
         text = Cow::Owned(format!("is {subject} {state}"));
     }
-    if let Some(length) = without(rest, "whats") {
-        text = Cow::Owned(format!("what is {}", &rest[length..]));
-    }
-    for (common, others) in written() {
+    for (common, others) in rows("written") {
         for other in others {
             if let Some(at) = word_at(&text, other) {
                 text = Cow::Owned(format!("{}{common}{}", &text[..at], &text[at + other.len()..]));

@@ -80,15 +80,10 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     if !is_digit(rest.chars().next()) || is_digit(ahead) {
         return None;
     }
-    let mut end = 0;
-    for (at, c) in rest.char_indices() {
-        let continues =
-            c.is_ascii_digit() || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next());
-        if !continues {
-            break;
-        }
-        end = at + c.len_utf8();
-    }
+    let ends = |&(at, c): &(usize, char)| {
+        !(c.is_ascii_digit() || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next()))
+    };
+    let mut end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
     let after = rest.get(end..)?;
     if after.starts_with(char::is_alphanumeric) {
         return None;

@@ -11,9 +11,10 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     lexicon::{Bound, Function},
-    plan::{Change, Condition, Measure, Operation, Plan, Test, TextColumn},
+    plan::{Change, Condition, MAX_TOP, Measure, Operation, Plan, Test, TextColumn},
     schema::Schema,
 };
+use agent_ground::words::cut;
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, RelationId, TypeId, distinct,
     table::{
@@ -28,8 +29,6 @@ const MAX_PARTS: usize = 100;
 const MAX_NODES: usize = 1_000_000;
 /// Maximum depth of tests within `not` and `any`; a test of the plan itself has depth 0.
 const MAX_DEPTH: usize = 4;
-/// Maximum number of first rows or groups that a plan may request.
-const MAX_TOP: usize = 10_000;
 /// Maximum number of text columns, whose cells a language model reads from documents.
 const MAX_TEXTS: usize = 3;
 /// Maximum length in bytes of a value, a name or a description.
@@ -61,10 +60,7 @@ impl Plan {
             plan.check(schema, &[])?;
             Ok(plan)
         };
-        parsed().map_err(|why| match why.char_indices().nth(MAX_MESSAGE) {
-            Some((end, _)) => format!("{}...", &why[..end]),
-            None => why,
-        })
+        parsed().map_err(|why| cut(&why, MAX_MESSAGE, "..."))
     }
 
     /// Checks the plan against a base. `texts` are the plan's text columns. Their kinds are known

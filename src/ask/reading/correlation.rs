@@ -31,16 +31,13 @@ impl Reading<'_> {
         let mut columns: Vec<(usize, usize)> = parts.measures.clone();
         for (at, names) in ways.iter().filter_map(|(at, _, names)| Some((*at, (*names)?))) {
             if let Some(field) = self.implied(self.rows, names) {
-                columns.push((at, self.column(ColumnSpec::Field(field))));
+                let column = self.column(ColumnSpec::Field(field));
+                if columns.iter().all(|(_, known)| *known != column) {
+                    columns.push((at, column));
+                }
             }
         }
         columns.sort_unstable();
-        let mut own: Vec<usize> = Vec::new();
-        for (_, column) in columns {
-            if !own.contains(&column) {
-                own.push(column);
-            }
-        }
         let words = self.own_words();
         let says_any = |of: &[&str]| words.iter().any(|word| of.contains(word));
         let falls = says_any(&["negatively", "negative", "inversely", "inverse"]);
@@ -53,8 +50,8 @@ impl Reading<'_> {
             (_, _, &[one]) if says => Some(one),
             _ => None,
         };
-        match *own.as_slice() {
-            [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
+        match *columns.as_slice() {
+            [(_, one), (_, other)] => Ok(Operation::Correlate { one, other, ranks, rises }),
             [_, _, _, ..] => missing("more than two numeric fields are named; ask about two"),
             _ => self.no_number(),
         }

@@ -57,7 +57,7 @@ impl Reading<'_> {
                 Some((place, to)) => {
                     (place, vec![(Bound::AtLeast, span.from), (Bound::AtMost, to.to)])
                 }
-                None => (at, bounded(self.bound_before(at).unwrap_or_else(bound_behind), span)),
+                None => (at, bounded(self.compared(at).0.unwrap_or_else(bound_behind), span)),
             };
             if bounds.is_empty() {
                 return missing("cannot tell which field the date refers to; name the field");
@@ -79,21 +79,6 @@ impl Reading<'_> {
             begin = end + 1;
         }
         Ok(())
-    }
-
-    /// Returns the comparison that the mention before the date in mention `at` states, such as
-    /// `since`; `None` if it states none.
-    fn bound_before(&self, at: usize) -> Option<Bound> {
-        match self.cue_beside(at, -1)? {
-            Cue::Bound(bound, _) => Some(bound),
-            // `newer than` a date means dates above it.
-            Cue::Versus => match self.cue_two_before(at)? {
-                Cue::Comparative(true, _) => Some(Bound::Above),
-                Cue::Comparative(false, _) => Some(Bound::Below),
-                _ => None,
-            },
-            _ => None,
-        }
     }
 
     /// Builds the tests for all dates in the assumption (if `changed`) or outside, each with the
@@ -220,11 +205,9 @@ impl Reading<'_> {
 fn bounded(bound: Bound, span: DateSpan) -> Vec<(Bound, String)> {
     let DateSpan { from, to } = span;
     match bound {
-        Bound::Above => vec![(Bound::Above, to)],
-        Bound::AtLeast => vec![(Bound::AtLeast, from)],
-        Bound::Below => vec![(Bound::Below, from)],
-        Bound::AtMost => vec![(Bound::AtMost, to)],
-        Bound::Equal if from == to => vec![(Bound::Equal, from)],
+        Bound::Above | Bound::AtMost => vec![(bound, to)],
+        Bound::AtLeast | Bound::Below => vec![(bound, from)],
+        Bound::Equal if from == to => vec![(bound, from)],
         Bound::Equal => vec![(Bound::AtLeast, from), (Bound::AtMost, to)],
         Bound::Not | Bound::Between => Vec::new(),
     }

@@ -174,7 +174,7 @@ impl Reading<'_> {
                 what @ (What::Field(_) | What::Type(_) | What::Links(_)) => {
                     field = field.or(Some(what));
                 }
-                what @ (What::Thing(_) | What::NoThing(_) | What::Number(..) | What::Date(_)) => {
+                what @ (What::Thing(_) | What::Number(..) | What::Date(_)) => {
                     return Some(what);
                 }
                 _ => break,

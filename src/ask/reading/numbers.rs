@@ -4,17 +4,14 @@
 use crate::{
     AskError,
     lexicon::{Bound, Cue},
-    mentions::What,
+    mentions::{Mention, What},
     missing,
-    plan::Test,
+    plan::{MAX_TOP, Test},
     reading::{Reading, operation::YES_NO},
 };
 
 /// Range of numbers that may be years.
 const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
-
-/// Maximum number of results that a question may request.
-const MAX_TOP: usize = 10_000;
 
 /// The value that a number bounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,14 +107,17 @@ impl Reading<'_> {
                 ));
             }
             if self.is_top(at) {
-                if number > MAX_TOP as f64 {
-                    return missing(format!("top {number} exceeds the limit of {MAX_TOP}"));
+                if !(1.0..=MAX_TOP as f64).contains(&number) {
+                    return missing(format!("top {number} is not between 1 and {MAX_TOP}"));
                 }
-                self.top = Some(number.max(1.0) as usize);
+                self.top = Some(number as usize);
                 continue;
             }
             // The amount of a change is read with the assumption.
-            if changed && (unit.as_deref() == Some("%") || self.scales(at)) {
+            let bound = self.compared(at).0;
+            let is_amount =
+                unit.as_deref() == Some("%") && matches!(bound, None | Some(Bound::Equal));
+            if changed && (is_amount || self.scales(at)) {
                 continue;
             }
             let limit = self.limit(at, unit)?;
@@ -150,15 +150,18 @@ impl Reading<'_> {
     }
 
     /// Whether the number in a mention is the number of requested results: `top 5`, `the 5
-    /// cheapest`.
-    fn is_top(&self, at: usize) -> bool {
+    /// cheapest`, `the cheapest 5`.
+    pub(super) fn is_top(&self, at: usize) -> bool {
         // `which month of 2024 did the most`
-        let says_year = matches!(self.what(at), Some(What::Number(number, None)) if is_year(*number))
-            && ["of", "in", "during", "for", "from"].contains(&self.word_before(at));
-        if says_year {
+        let may_be_year =
+            matches!(self.what(at), Some(What::Number(number, None)) if is_year(*number));
+        if may_be_year && ["of", "in", "during", "for", "from"].contains(&self.word_before(at)) {
             return false;
         }
+        let last = at.checked_sub(1).and_then(|last| self.cue(last));
+        let is_plain = matches!(self.what(at), Some(What::Number(_, None)));
         self.cue_beside(at, -1) == Some(Cue::Top)
+            || matches!(last, Some(Cue::Best(..))) && is_plain && !may_be_year
             || self.cue_beside(at, 1).is_some_and(Cue::is_extreme)
             || self.leads(at)
     }
@@ -222,13 +225,13 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the bound that the mention before the number in mention `at` states, and the bounded
-    /// value that the mention implies: `newer than`.
-    fn compared(&self, at: usize) -> (Option<Bound>, Option<Bounded>) {
+    /// Returns the bound that the mention before the number or date in mention `at` states, and the
+    /// bounded value that the mention implies: `newer than`.
+    pub(super) fn compared(&self, at: usize) -> (Option<Bound>, Option<Bounded>) {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
         match self.cue_beside(at, -1) {
             Some(Cue::Bound(bound, _)) => (Some(bound), None),
-            Some(Cue::Versus) => match self.cue_two_before(at) {
+            Some(Cue::Versus) => match self.beside(at, -1).and_then(|at| self.cue_beside(at, -1)) {
                 // `newer than 2010` bounds the year from below.
                 Some(Cue::Comparative(high, names)) => (than(high), Some(Bounded::Implied(names))),
                 Some(Cue::More(high)) => (than(high), None),
@@ -236,11 +239,6 @@ impl Reading<'_> {
             },
             _ => (None, None),
         }
-    }
-
-    /// Returns the phrase two places before a mention; fillers and relations are skipped.
-    pub(super) fn cue_two_before(&self, at: usize) -> Option<Cue> {
-        self.cue_beside(self.beside(at, -1)?, -1)
     }
 
     /// Returns the value that the number in mention `at` bounds; `None` if it is unclear.
@@ -284,18 +282,14 @@ impl Reading<'_> {
     /// Whether a number at the beginning of a question for a maximum or minimum is the number of
     /// requested results: `which three products are the cheapest`.
     pub(super) fn leads(&self, at: usize) -> bool {
+        let is_before = |own: &Mention| {
+            matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
+        };
         matches!(self.what(at), Some(What::Number(number, None)) if number.fract() == 0.0)
             && matches!(self.cue_beside(at, -1), None | Some(Cue::Which))
             && matches!(self.what_beside(at, 1), Some(What::Type(_) | What::Field(_)))
-            && self.begins(at)
+            && self.mentions.all.iter().take(at).all(is_before)
             && self.cues(false).any(|(_, cue)| cue.is_extreme())
-    }
-
-    /// Whether only question words, fillers and relations precede a mention in the question.
-    fn begins(&self, at: usize) -> bool {
-        self.mentions.all.iter().take(at).all(|own| {
-            matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
-        })
     }
 
     /// Whether a number in the assumption is the amount by which values change, instead of

@@ -4,7 +4,7 @@ use crate::{
     AskError,
     kind::Kind,
     lexicon::{Bound, Cue, Function},
-    mentions::What,
+    mentions::{Mention, What},
     missing,
     plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
     reading::{
@@ -55,10 +55,13 @@ impl Reading<'_> {
         if kind != Kind::Hypothetical {
             return self.whole(kind, kind, None);
         }
+        // Nothing that a failed attempt noted remains.
+        let noted = (self.columns.clone(), self.assumed.clone());
         for inner in [Kind::Superlative, Kind::Intercomparison] {
             if let Ok(plan) = self.whole(kind, inner, supposed.clone()) {
                 return Ok(plan);
             }
+            (self.columns, self.assumed) = noted.clone();
         }
         self.whole(kind, Kind::Aggregation, supposed)
     }
@@ -259,7 +262,7 @@ impl Reading<'_> {
         }
         let next = self.what_beside(at, 1);
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
-        if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
+        if is_text && matches!(next, Some(What::Thing(_))) {
             let name = self.kb.field_name(field);
             return missing(format!(
                 "{name:?} is a text field; searching text fields is not supported here"
@@ -352,10 +355,7 @@ impl Reading<'_> {
     /// is the row type: `per occupied home`.
     fn is_second_type(&self, at: usize) -> bool {
         let before = at.checked_sub(1).filter(|before| self.type_at(*before) == Some(self.rows));
-        before.is_some_and(|before| {
-            self.mentions.range(before).end == self.mentions.range(at).start
-                && self.cue_beside(before, -1) == Some(Cue::Each)
-        })
+        before.is_some_and(|before| self.cue_beside(before, -1) == Some(Cue::Each))
     }
 
     /// Returns the step from the rows to another type along the relation that mention `at` names;
@@ -455,7 +455,14 @@ impl Reading<'_> {
     /// Returns the first comparative: the index of its mention, more (true) or less (false), and
     /// the names of the field that it implies (`cheaper`), if any.
     fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
+        // `newer than 2010` bounds a value too.
+        let is_bound = |at: usize| {
+            let than = self.beside(at, 1).filter(|next| self.cue(*next) == Some(Cue::Versus));
+            let behind = than.and_then(|than| self.what_beside(than, 1));
+            matches!(behind, Some(What::Number(..) | What::Date(_)))
+        };
         self.cues(false).find_map(|(at, cue)| match cue {
+            Cue::More(_) | Cue::Comparative(..) if is_bound(at) => None,
             Cue::More(high) => Some((at, high, &[][..])),
             Cue::Comparative(high, names) => Some((at, high, names)),
             // Before a number, these phrases bound a value and do not compare rows.
@@ -488,7 +495,12 @@ impl Reading<'_> {
     fn asks_same(&self) -> bool {
         const SAME: &str = "equal equally equals same similar similarly alike identical \
                             comparable homogeneous homogeneity independent";
-        let words = self.own_words();
+        // `equal` in a bound such as `equal to 5` asks for no comparison.
+        let is_own =
+            |own: &&Mention| !matches!(own.what, What::Thing(_) | What::Cue(Cue::Bound(..)));
+        let own = self.mentions.all.iter().filter(is_own);
+        let words = own.flat_map(|own| &self.mentions.tokens[own.at.clone()]);
+        let words: Vec<&str> = words.map(|token| token.word.as_str()).collect();
         words.iter().any(|word| SAME.split(' ').any(|same| same == *word))
             || words.windows(2).any(|two| two == ["as", "much"])
     }
@@ -507,13 +519,10 @@ impl Reading<'_> {
     /// Whether the question asks if the first of two samples varies more (true) or less (false);
     /// `None` if it asks neither.
     fn asks_more(&self) -> Option<bool> {
-        self.cues(false).find_map(|(at, cue)| match cue {
-            Cue::More(high) | Cue::Comparative(high, _) => Some(high),
-            Cue::Spread if self.said_at(at).ends_with(" more") => Some(true),
-            Cue::Bound(Bound::Above, false) => Some(true),
-            Cue::Bound(Bound::Below, false) => Some(false),
-            _ => None,
-        })
+        let varies =
+            |(at, cue): (usize, Cue)| cue == Cue::Spread && self.said_at(at).ends_with(" more");
+        let comparative = self.comparative().map(|(_, high, _)| high);
+        comparative.or_else(|| self.cues(false).any(varies).then_some(true))
     }
 
     /// Whether the question has a comparative but no number that bounds a value.
@@ -552,7 +561,7 @@ impl Reading<'_> {
             columns.extend(parts.groups.extract_if(.., |(at, _)| !is_way(*at)));
         }
         for (at, column) in columns {
-            let test = self.has_some(column)?;
+            let test = self.presence(self.columns[column].clone(), true)?;
             parts.filters.push((at, test));
         }
         Ok(())

@@ -8,12 +8,11 @@ use crate::{
     missing,
     plan::Test,
     reading::{LOOKED_AT, Reading, operation::count_is},
-    schema::sampled,
 };
 use agent_ground::words::fold;
 use agent_kb::{
     FieldId, MetapathStep, NodeId,
-    table::{ColumnSpec, Sample, reached, value::quantity},
+    table::{ColumnSpec, Sample, reached, sampled, value::quantity},
 };
 
 impl Reading<'_> {
@@ -31,32 +30,24 @@ impl Reading<'_> {
     /// to the type or by the relation. `None` if the mention tests nothing.
     pub(super) fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
         let rows = self.kb.type_name(self.rows);
-        let column = match self.what(at) {
-            Some(What::Field(fields)) => {
-                let Some(field) = self.field(fields, false) else { return Ok(None) };
-                let column = self.field_column(field);
-                return Ok(Some(match self.zero_is_none(field)? {
-                    true => count_is(Bound::Equal, column),
-                    false => Test::Not(Box::new(Test::Filled { column })),
-                }));
-            }
+        match self.what(at) {
+            Some(What::Field(fields)) => match self.field(fields, false) {
+                Some(field) => self.presence(ColumnSpec::Field(field), false).map(Some),
+                None => Ok(None),
+            },
             Some(What::Links(_)) => match self.number_column(at)? {
-                Some(column) => column,
-                None => return missing(format!("no {rows} has a {:?}", self.said_at(at))),
+                Some(column) => Ok(Some(count_is(Bound::Equal, column))),
+                None => missing(format!("no {rows} has a {:?}", self.said_at(at))),
             },
             Some(What::Type(kind)) if *kind != self.rows => {
                 let steps = self.path_to(*kind)?;
-                if let Some(test) = self.value_test(&steps, false)? {
-                    return Ok(Some(test));
-                }
-                self.column(ColumnSpec::Count(steps))
+                self.presence(ColumnSpec::Count(steps), false).map(Some)
             }
             Some(What::Type(_)) => {
-                return missing(format!("links from one {rows} to another cannot be negated"));
+                missing(format!("links from one {rows} to another cannot be negated"))
             }
-            _ => return Ok(None),
-        };
-        Ok(Some(count_is(Bound::Equal, column)))
+            _ => Ok(None),
+        }
     }
 
     /// Builds the test that the value to which `steps` lead from a row is a word for nothing, or,
@@ -72,7 +63,7 @@ impl Reading<'_> {
     ) -> Result<Option<Test>, AskError> {
         const NOTHING: [&str; 4] = ["none", "no", "nothing", "n/a"];
         let [step] = steps else { return Ok(None) };
-        if !self.kb.value_types().contains(&step.to) {
+        if !self.schema.value_types.contains(&step.to) {
             return Ok(None);
         }
         let is_nothing = |node: &NodeId| NOTHING.contains(&&*fold(self.kb.name(*node)));
@@ -135,27 +126,27 @@ impl Reading<'_> {
         Some(count_is(bound, self.field_column(field)))
     }
 
-    /// Builds the test for rows with a value in a column, or with at least one link.
+    /// Builds the test for rows with a value in a column, or with at least one link; if `holds` is
+    /// false, for the other rows.
     ///
     /// # Errors
     /// If 0 may stand for a missing value of the column.
-    pub(super) fn has_some(&mut self, column: usize) -> Result<Test, AskError> {
-        if let ColumnSpec::Count(steps) | ColumnSpec::Names(steps) = &self.columns[column]
-            && let Some(test) = self.value_test(&steps.clone(), true)?
-        {
-            return Ok(test);
-        }
-        Ok(match &self.columns[column] {
-            ColumnSpec::Field(field) => match self.zero_is_none(*field)? {
-                true => count_is(Bound::Above, column),
-                false => Test::Filled { column },
-            },
-            ColumnSpec::Count(_) => count_is(Bound::Above, column),
-            ColumnSpec::Names(steps) => {
-                let count = ColumnSpec::Count(steps.clone());
-                count_is(Bound::Above, self.column(count))
+    pub(super) fn presence(&mut self, spec: ColumnSpec, holds: bool) -> Result<Test, AskError> {
+        let bound = if holds { Bound::Above } else { Bound::Equal };
+        match spec {
+            ColumnSpec::Count(steps) | ColumnSpec::Names(steps) => {
+                match self.value_test(&steps, holds)? {
+                    Some(test) => Ok(test),
+                    None => Ok(count_is(bound, self.column(ColumnSpec::Count(steps)))),
+                }
             }
-            _ => Test::Filled { column },
-        })
+            ColumnSpec::Field(field) if self.zero_is_none(field)? => {
+                Ok(count_is(bound, self.field_column(field)))
+            }
+            spec => {
+                let test = Test::Filled { column: self.column(spec) };
+                Ok(if holds { test } else { Test::Not(Box::new(test)) })
+            }
+        }
     }
 }

@@ -4,17 +4,17 @@
 use agent_ground::words::fold;
 use agent_kb::{
     FieldId,
-    table::{ColumnKind, ColumnSpec, value::quantity},
+    table::{ColumnKind, ColumnSpec, sampled, value::quantity},
 };
 
 use crate::{
     AskError,
-    lexicon::{Cue, property},
+    lexicon::{Cue, is_beginning, property},
     mentions::{Thing, What},
     missing,
     plan::{Change, Operation},
     reading::{LOOKED_AT, Reading, numbers::is_year, operation::Parts},
-    schema::{sampled, types_of},
+    schema::types_of,
 };
 
 /// Words that may refer to the whole base although they are names of fields.
@@ -207,10 +207,29 @@ impl Reading<'_> {
             let said = self.said_at(at);
             return missing(format!("cannot tell how {said:?} relates to the question"));
         }
+        if supposed.is_none() && !matches!(operation, Operation::Correlate { .. }) {
+            self.refuse_change()?;
+        }
         if !parts.subjects.is_empty() {
             return missing("several names are given, but the question does not compare them");
         }
         self.refuse_foreign_fields(parts)
+    }
+
+    /// Refuses a word for a change of values that the question does not assume, unless the word is
+    /// in a name of the base: `how many products were lost`.
+    fn refuse_change(&self) -> Result<(), AskError> {
+        let is_known = |at: usize| {
+            let mut said = self.mentions.said(at).iter();
+            said.any(|token| self.schema.says(&token.stem) || is_beginning(&token.word))
+        };
+        let is_change = |(at, cue): &(usize, Cue)| {
+            matches!(cue, Cue::Raise | Cue::Lower | Cue::Times(_)) && !is_known(*at)
+        };
+        match self.cues(false).find(is_change) {
+            Some((at, _)) => missing(format!("cannot tell what {:?} refers to", self.said_at(at))),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a field that the rows do not have, unless it describes a name, is bounded, or groups

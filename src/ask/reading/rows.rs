@@ -213,7 +213,7 @@ impl Reading<'_> {
         for number in &self.numbers {
             let has = match number.what {
                 Bounded::Year => !self.time_fields(kind).is_empty(),
-                Bounded::Implied(names) => self.implied_or_dated(kind, names).is_some(),
+                Bounded::Implied(names) => self.called(kind, names, true).is_some(),
                 Bounded::Mention(_) => false,
             };
             points += if has { HAS_VALUE } else { 0.0 };

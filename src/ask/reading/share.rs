@@ -41,7 +41,7 @@ impl Reading<'_> {
             ));
         }
         for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
-            let test = self.has_some(column)?;
+            let test = self.presence(self.columns[column].clone(), true)?;
             parts.filters.push((at, test));
         }
         let mentions = self.mentions;

@@ -59,30 +59,27 @@ impl Reading<'_> {
         }
         let extreme = if high { Function::Max } else { Function::Min };
         match (asked, column) {
-            (Asked::Group(group), Some(column)) => {
-                let function = match self.function() {
-                    Some(function) => function,
+            (Asked::Group(group), _)
+                if column.is_some() || parts.counts_rows || self.is_frequency() =>
+            {
+                let measure = match (column, self.function()) {
+                    (None, _) => Measure::Rows,
+                    (Some(column), Some(function)) => Measure::Of(function, column),
                     // A node linked to several rows of a group would be counted more than once.
-                    None if matches!(self.columns[column], ColumnSpec::Count(_)) => {
+                    (Some(column), None)
+                        if matches!(self.columns[column], ColumnSpec::Count(_)) =>
+                    {
                         return missing(COUNTED_TWICE);
                     }
-                    None => {
+                    (Some(column), None) => {
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
                         let function = if most { Function::Sum } else { extreme };
                         self.assumed.push(format!("read as the {} of each", function.name()));
-                        function
+                        Measure::Of(function, column)
                     }
                 };
-                let measure = Measure::Of(function, column);
-                Ok(Operation::Groups { group, part: None, measure, first: Some((high, top)) })
-            }
-            (Asked::Group(group), None) if parts.counts_rows || self.is_frequency() => {
-                Ok(Operation::Groups {
-                    group,
-                    part: self.date_part(group),
-                    measure: Measure::Rows,
-                    first: Some((high, top)),
-                })
+                let part = self.date_part(group);
+                Ok(Operation::Groups { group, part, measure, first: Some((high, top)) })
             }
             (Asked::Number, Some(column)) => Ok(Operation::Number(Measure::Of(extreme, column))),
             (Asked::Rows, Some(column)) => Ok(Operation::First { column, high, top }),
@@ -138,7 +135,9 @@ impl Reading<'_> {
     /// where the rows are side effects.
     fn are_rows_frequent(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
-            let next = self.beside(at, 1).and_then(|next| self.type_at(next));
+            // `which language is most common among tickets` asks for languages.
+            let next = self.beside(at, 1).filter(|next| self.word_before(*next) != "among");
+            let next = next.and_then(|next| self.type_at(next));
             matches!(cue, Cue::Most | Cue::Fewest)
                 && is_frequency(&self.said_at(at))
                 && next == Some(self.rows)
@@ -173,18 +172,12 @@ impl Reading<'_> {
             Some(Cue::Bound(..) | Cue::Only | Cue::Top) => true,
             // `what is the most common X`
             Some(Cue::Most | Cue::Fewest) => is_frequency(&self.said_at(at)),
-            _ => false,
+            _ => self.is_number(at),
         };
         if self.are_rows_frequent() {
             return Asked::Rows;
         }
-        let which = self.which();
-        let mut next = which.and_then(|which| self.beside_past(which, 1, is_passed));
-        while let Some(at) = next
-            && self.is_number(at)
-        {
-            next = self.beside(at, 1);
-        }
+        let next = self.which().and_then(|which| self.beside_past(which, 1, is_passed));
         if let Some(group) = next.and_then(group_of) {
             return Asked::Group(group);
         }

@@ -27,19 +27,16 @@ use agent_kb::{
 pub(super) enum Role {
     /// Nodes of one type at the end of a metapath from the rows; without steps, rows themselves.
     Nodes { nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
-    /// A value of a field of the rows.
-    Value(FieldValue),
     /// A value of a field of the nodes at the end of a metapath from the rows, such as the country
-    /// of a product's maker.
-    ValueOf(Vec<MetapathStep>, FieldValue),
+    /// of a product's maker; without steps, of a field of the rows themselves.
+    Value(Vec<MetapathStep>, FieldValue),
 }
 
 impl Role {
     /// Returns the metapath from the rows to the nodes or to the nodes that have the value.
     fn steps(&self) -> &[MetapathStep] {
         match self {
-            Self::Nodes { steps, .. } | Self::ValueOf(steps, _) => steps,
-            Self::Value(_) => &[],
+            Self::Nodes { steps, .. } | Self::Value(steps, _) => steps,
         }
     }
 
@@ -51,8 +48,7 @@ impl Role {
             (Self::Nodes { steps, .. }, Self::Nodes { steps: others, .. }) => {
                 end(steps) == end(others)
             }
-            (Self::Value(one), Self::Value(other)) => one.field == other.field,
-            (Self::ValueOf(steps, one), Self::ValueOf(others, other)) => {
+            (Self::Value(steps, one), Self::Value(others, other)) => {
                 steps == others && one.field == other.field
             }
             _ => false,
@@ -133,14 +129,14 @@ impl Reading<'_> {
             // A row has at most one such value or link, so `A and B` means rows with either of
             // them.
             let excludes = |(_, _, last): &Named| match (last, &role) {
-                (Role::Value(last), Role::Value(own)) => {
-                    last.field == own.field && self.kind_of(own.field) == Some(ColumnKind::Category)
+                (Role::Value(steps, value), own) if steps.is_empty() => {
+                    own.is_like(last) && self.kind_of(value.field) == Some(ColumnKind::Category)
+                }
+                (Role::Value(steps, _), own) => {
+                    own.is_like(last) && self.leads_to_one(self.rows, steps)
                 }
                 (Role::Nodes { steps: last, .. }, Role::Nodes { steps, .. }) => {
                     last == steps && self.leads_to_one(self.rows, steps)
-                }
-                (Role::ValueOf(steps, _), own) => {
-                    own.is_like(last) && self.leads_to_one(self.rows, steps)
                 }
                 _ => false,
             };
@@ -267,7 +263,7 @@ impl Reading<'_> {
                 let is_said =
                     |value: &&FieldValue| fields.iter().any(|(field, _)| *field == value.field);
                 if let Some(value) = own.find(is_said) {
-                    return Ok(Role::Value(value.clone()));
+                    return Ok(Role::Value(Vec::new(), value.clone()));
                 }
             }
             _ => {}
@@ -276,7 +272,7 @@ impl Reading<'_> {
             && let Some(kind) = self.type_at(place)
             && let Some(value) = thing.values.iter().find(|value| value.kind == kind)
         {
-            return Ok(Role::ValueOf(self.path_to(kind)?, value.clone()));
+            return Ok(Role::Value(self.path_to(kind)?, value.clone()));
         }
         let is_row = types.contains(&self.rows);
         let mut linked: Vec<Vec<MetapathStep>> = Vec::new();
@@ -314,13 +310,13 @@ impl Reading<'_> {
             && !is_row
             && let Some(value) = self.own_value(thing, &linked)?
         {
-            return Ok(Role::Value(value));
+            return Ok(Role::Value(Vec::new(), value));
         }
         for value in thing.values.iter().filter(|value| value.kind == self.rows) {
             let name = kb.field_name(value.field);
             // A field with the name of the node's type repeats the link.
             let again = is_near && linked.iter().any(|steps| kb.type_name(end(steps)) == name);
-            let role = Role::Value(value.clone());
+            let role = Role::Value(Vec::new(), value.clone());
             if !again && !roles.iter().any(|own| own.1 == role) {
                 roles.push((format!("{name} of {}", kb.type_name(self.rows)), role));
             }
@@ -329,13 +325,13 @@ impl Reading<'_> {
             let way = metapath_in_words(kb, self.rows, steps.iter().copied());
             (way, self.nodes_called(thing, steps))
         };
-        if is_near || roles.is_empty() && !is_row {
+        if is_near {
             roles.extend(linked.into_iter().map(link));
-        }
-        if !is_near && !is_row && !roles.iter().any(|(_, role)| matches!(role, Role::Value(_))) {
+        } else if roles.is_empty() && !is_row {
+            roles.extend(linked.into_iter().map(link));
             let is_other = |(_, role): &(String, Role)| match role {
-                Role::ValueOf(_, value) => !self.has_node_of(thing, value.kind),
-                _ => true,
+                Role::Value(_, value) => !self.has_node_of(thing, value.kind),
+                Role::Nodes { .. } => true,
             };
             roles.extend(self.values_of_linked(thing).into_iter().filter(is_other));
             // Prefers metapaths to a single node: the country of a product is that of its maker.
@@ -445,7 +441,7 @@ impl Reading<'_> {
             for steps in paths.into_iter().filter(|steps| steps.len() <= MAX_STEPS_TO_VALUE) {
                 let way = metapath_in_words(self.kb, self.rows, steps.iter().copied());
                 let name = format!("{} of {way}", self.kb.field_name(value.field));
-                roles.push((name, Role::ValueOf(steps, value.clone())));
+                roles.push((name, Role::Value(steps, value.clone())));
             }
         }
         roles
@@ -455,9 +451,7 @@ impl Reading<'_> {
     /// to the nearest name or date), and of the question. In `from A were handled by B`, the words
     /// after A belong to B and are left out.
     fn said_beside(&self, at: usize) -> [BTreeSet<String>; 3] {
-        let is_name = |at: &usize| {
-            matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))
-        };
+        let is_name = |at: &usize| matches!(self.what(*at), Some(What::Thing(_) | What::Date(_)));
         let stems = |places: &mut dyn Iterator<Item = usize>| {
             let own = places.take_while(|at| !is_name(at));
             let tokens = own.flat_map(|at| self.mentions.said(at));
@@ -495,11 +489,12 @@ impl Reading<'_> {
                 let column = self.column(ColumnSpec::Names(steps));
                 Test::Linked { column, nodes }
             }
-            Role::Value(FieldValue { field, key, .. }) => {
-                Test::Value { column: self.column(ColumnSpec::Field(field)), key }
-            }
-            Role::ValueOf(steps, FieldValue { field, key, .. }) => {
-                Test::Value { column: self.column(ColumnSpec::FieldOf { steps, field }), key }
+            Role::Value(steps, FieldValue { field, key, .. }) => {
+                let spec = match steps.is_empty() {
+                    true => ColumnSpec::Field(field),
+                    false => ColumnSpec::FieldOf { steps, field },
+                };
+                Test::Value { column: self.column(spec), key }
             }
         }
     }

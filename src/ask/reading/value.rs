@@ -173,12 +173,12 @@ impl Reading<'_> {
                     stems = name;
                 }
                 let said = self.mentions.said(at);
-                // `head vet` is not the field `head_vet_first_name`.
-                let is_named =
-                    stems.len() <= 2 || said.iter().any(|token| Some(&token.stem) == stems.last());
+                // `head vet` is not the field `head_vet_first_name`, and `institution_name` is not
+                // the field `institution_kind`.
+                let is_named = self.word_after(at) != "name"
+                    && (stems.len() <= 2
+                        || said.iter().any(|token| Some(&token.stem) == stems.last()));
                 let is_flag = self.schema.truths(self.rows, field).is_some();
-                // `institution_name` is not the field `institution_kind`.
-                let is_named = is_named && self.word_after(at) != "name";
                 (is_named && !is_flag).then_some(ColumnSpec::Field(field))
             }
             // The field `city` of the rows, where another type has links to cities.

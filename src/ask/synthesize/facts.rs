@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use crate::schema::{links, types_of};
+use crate::schema::{links, types_of, words_of};
 use agent_ground::words::name_words;
 use agent_index::IndexedBase;
 use agent_kb::{
@@ -99,8 +99,7 @@ impl Group {
 pub(super) struct Rows {
     /// Name of the type in words: singular, then plural.
     pub(super) words: (String, String),
-    /// Number of rows.
-    pub(super) n: usize,
+    /// The name of each row.
     pub(super) names: Vec<String>,
     pub(super) numbers: Vec<Numbers>,
     pub(super) groups: Vec<Group>,
@@ -115,30 +114,23 @@ impl Rows {
     }
 }
 
-/// The facts of a base from which questions are generated: its types of rows.
-pub(super) struct Facts {
-    pub(super) types: Vec<Rows>,
-}
-
-impl Facts {
-    /// Reads the first [`MAX_TYPES`] types with enough nodes: candidate types first, then by
-    /// descending number of nodes. Keeps the types with a column of numbers.
-    pub(super) fn of(base: &IndexedBase) -> Self {
-        let kb = &base.kb;
-        let mut kinds: Vec<TypeId> = types_of(kb).collect();
-        let few = kb.candidate_types().len() < kinds.len();
-        kinds.sort_by_key(|kind| {
-            let candidate = few && kb.candidate_types().contains(kind);
-            (!candidate, Reverse(kb.nodes_of_type(*kind).len()))
-        });
-        let rows = kinds.into_iter().filter(|kind| kb.nodes_of_type(*kind).len() >= MIN_NODES);
-        let useful = |rows: &Rows| !rows.numbers.is_empty();
-        Self { types: rows.take(MAX_TYPES).map(|kind| rows_of(kb, kind)).filter(useful).collect() }
-    }
+/// Reads the first [`MAX_TYPES`] types with enough nodes: candidate types first, then by descending
+/// number of nodes. Keeps the types with a column of numbers.
+pub(super) fn types_of_rows(base: &IndexedBase) -> Vec<Rows> {
+    let kb = &base.kb;
+    let mut kinds: Vec<TypeId> = types_of(kb).collect();
+    let few = kb.candidate_types().len() < kinds.len();
+    kinds.sort_by_key(|kind| {
+        let candidate = few && kb.candidate_types().contains(kind);
+        (!candidate, Reverse(kb.nodes_of_type(*kind).len()))
+    });
+    let rows = kinds.into_iter().filter(|kind| kb.nodes_of_type(*kind).len() >= MIN_NODES);
+    let useful = |rows: &Rows| !rows.numbers.is_empty();
+    rows.take(MAX_TYPES).map(|kind| rows_of(kb, kind)).filter(useful).collect()
 }
 
 fn in_words(name: &str) -> String {
-    name_words(name).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+    words_of(name).join(" ")
 }
 
 /// Counts names by their words.
@@ -193,7 +185,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
         groups.extend(names.and_then(|column| of_groups(kb, word, &column)));
     }
     let words = (word.clone(), plural(&word));
-    Rows { words, n: nodes.len(), names, numbers, groups, same }
+    Rows { words, names, numbers, groups, same }
 }
 
 fn of_numbers(word: String, column: Column) -> Option<Numbers> {
