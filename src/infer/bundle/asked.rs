@@ -188,12 +188,12 @@ fn types_of_opening(
                 let is_next = |of: &str| words.get(at + 1).is_some_and(|next| has(of, next));
                 let behind = |n: usize| words.iter().skip(at + 1).take(n);
                 let is_done = || {
+                    let follows = |word: &Cow<'_, str>| {
+                        has(PREPOSITIONS, word) || word.starts_with(char::is_numeric)
+                    };
                     let mut two = behind(2);
                     let is_participle = two.next().is_some_and(|word| word.ends_with("ed"));
-                    let next = two.next();
-                    let is_number = |word: &&Cow<'_, str>| word.starts_with(char::is_numeric);
-                    is_participle && next.is_some_and(|word| has(PREPOSITIONS, word))
-                        || is_participle && next.is_some_and(|word| is_number(&word))
+                    is_participle && two.next().is_some_and(follows)
                 };
                 let has_agent = || behind(MAX_BEFORE_AGENT).any(|word| has(AGENT, word));
                 let ends = at == first && (which > 0 || is_done() || has_agent())

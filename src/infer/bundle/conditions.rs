@@ -444,14 +444,14 @@ impl<'a> Reader<'a> {
             mention.is_some_and(|mention| mention.quoted || mention.words.len() > 1)
         };
         let quoted = quoted_ranges(text);
-        let parts = ranges.into_iter().zip(words).zip(english);
-        let word = |(at, ((range, word), english)): (usize, ((Range<usize>, Cow<'a, str>), _))| {
+        let parts = ranges.into_iter().zip(words).zip(english).enumerate();
+        let words = parts.map(|(at, ((range, word), english))| {
             let is_quoted = quoted.iter().any(|part| part.contains(&range.start));
-            let (stem, is_in_name) = (base.stems.stem(&word).into_owned(), is_in_name(at));
-            let folded = if is_in_name || is_quoted { word } else { english };
-            Word { stem, is_in_name: is_in_name || is_quoted, folded, range }
-        };
-        let words: Vec<Word<'a>> = parts.enumerate().map(word).collect();
+            let is_in_name = is_quoted || is_in_name(at);
+            let stem = base.stems.stem(&word).into_owned();
+            Word { stem, is_in_name, folded: if is_in_name { word } else { english }, range }
+        });
+        let words: Vec<Word<'a>> = words.collect();
         let schema = Schema::of(base);
         let wanted = wanted(base, &schema, &words);
         let fields = fields_of(base);
