@@ -92,6 +92,15 @@ struct Reading<'a> {
     choices: &'a Choices,
 }
 
+/// Whether a question that begins with a count asks for something else too: `how many people work
+/// here and who leads them`.
+fn asks_twice(mentions: &Mentions) -> bool {
+    const ASKING: [&str; 4] = ["what", "when", "where", "who"];
+    let counts = mentions.all.first().is_some_and(|own| own.what == What::Cue(Cue::HowMany));
+    let mut pairs = mentions.tokens.windows(2);
+    counts && pairs.any(|two| two[0].word == "and" && ASKING.contains(&two[1].word.as_str()))
+}
+
 /// Reads the question `text` as a plan. `kinds` are its possible kinds, most probable first. Where
 /// the question is ambiguous, takes the options given by `choices`.
 ///
@@ -112,6 +121,9 @@ pub(crate) fn read(
             _ => None,
         })
         .collect();
+    if asks_twice(mentions) {
+        return missing("two questions are asked at once; ask one at a time");
+    }
     let counts_each = asks::counted_by_each(mentions).is_some();
     let listed = asks::listed(schema, mentions);
     let asks_who = mentions.word(0) == "who";

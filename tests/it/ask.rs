@@ -210,6 +210,7 @@ fn what_is_asked_in_another_way_is_not_answered_in_this() {
     let analyst = sample(&world, "mag", SampleKind::Mag, 0.0008);
     for (question, told) in [
         ("How many papers and how many authors are there?", "at once"),
+        ("How many papers cite others and what percentage has the most?", "at once"),
         ("What is the mean and the median reference count of papers?", "at once"),
         ("How many papers have more references than the average?", "a comparison"),
         ("How many papers did \"T. Flistodrim\" not write?", "negates"),

@@ -200,7 +200,7 @@ impl Reading<'_> {
         let is_ignored = |at: &usize| {
             let is_part = self.fields_at(*at).is_some_and(|of| of.iter().all(|one| one.1 < 1.0));
             let is_bound = self.bound.contains_key(at) || self.bounded.contains(at);
-            is_part && used.is_empty() && !is_bound
+            is_part && (used.is_empty() || self.word_before(*at) == "still") && !is_bound
         };
         let mut places = 0..self.mentions.all.len();
         if let Some(at) = unused.or_else(|| places.find(|at| is_other(at) || is_ignored(at))) {
