@@ -15,7 +15,7 @@
 //! phrase counts only if the base has the node that it names, or a date or number field for
 //! it. The rest of the question, without the words of conditions, may be a plain question. Nodes
 //! that fulfil all conditions come first; no node is removed, since a phrase may be misread.
-//! English, and the languages of [`languages`]; no date is relative to today.
+//! English, German, French and Spanish; no date is relative to today.
 
 mod absence;
 mod dates;
@@ -296,8 +296,8 @@ impl Conditions {
     }
 
     /// If no node of a ranking fulfils the conditions, appends the candidates that do, ascending, if
-    /// there are at most [`MAX_FULFILLED`]; only those of the types `asked`, unless it is empty.
-    /// `employees hired in 2024` has no other words by which a search finds them.
+    /// there are at most 1,000; only those of the types `asked`, unless it is empty. `employees
+    /// hired in 2024` has no other words by which a search finds them.
     pub fn completed(
         &self,
         base: &IndexedBase,
