@@ -12,7 +12,7 @@ use std::{
 use crate::lexicon::is_filler;
 use agent_ground::words::{is_person, is_stop_word, name_words, spelled_out};
 use agent_index::IndexedBase;
-use agent_infer::bundle::lexicon::{Synonyms, synonyms};
+use agent_infer::bundle::lexicon::{Synonyms, all_synonyms};
 use agent_kb::{
     Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId, distinct,
     table::{
@@ -181,13 +181,14 @@ impl Schema {
             !is_type && !is_filler(word)
         };
         let noun = |own: &Words| own.words.iter().filter(|word| says(word)).cloned().collect();
+        let [type_synonyms, relation_synonyms] = all_synonyms(base);
         Self {
             nouns: relations.iter().map(noun).collect(),
             types,
             fields: kb.field_names().iter().map(in_words).collect(),
             relations,
-            type_synonyms: synonyms(&base.stems, "type", kb.types()),
-            relation_synonyms: synonyms(&base.stems, "relation", kb.relations()),
+            type_synonyms,
+            relation_synonyms,
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
             values: OnceLock::new(),
             value_types: kb.value_types(),

@@ -13,7 +13,7 @@ use crate::{
     error::{Fault, LineError, Problems},
     home::{FORMAT_VERSION, Staging},
     ids::AnswerIds,
-    neutral::Templates,
+    neutral::{TOML_FILE, Templates},
     queries::{QuerySources, StoredQueries, import_queries},
     render::{MAX_DOCUMENT_BYTES, render_field, render_text},
     stark::Origin,
@@ -182,6 +182,8 @@ pub(super) struct Install {
     pub(super) graph: GraphWriter,
     pub(super) problems: Problems,
     pub(super) meta: KbMeta,
+    /// Name of the file that `meta` was read from, for messages.
+    pub(super) meta_file: &'static str,
     /// The question files to import.
     pub(super) questions: QuerySources,
     /// Origin of a base of the STaRK benchmark; `None` for other bases.
@@ -215,6 +217,7 @@ impl Install {
             graph: GraphWriter { writer, templates: Templates::new(), n_pushed: 0 },
             problems: Problems::new(options.lenient),
             meta: KbMeta::default(),
+            meta_file: TOML_FILE,
             questions: QuerySources::in_dir(source),
             origin: None,
             filler_nodes: 0,
@@ -239,8 +242,8 @@ impl Install {
         let mut go_on = |done, total| watch.report(Phase::Graph, done, total).is_ok();
         let manifest = writer.finish(&self.meta, &mut go_on).map_err(|error| match error {
             KbError::Stopped => DatasetError::Stopped,
-            error @ KbError::UnknownCandidateType { .. } => {
-                DatasetError::bad_input(source.join("dataset.toml"), error)
+            error @ (KbError::UnknownCandidateType { .. } | KbError::UnknownSaidAs { .. }) => {
+                DatasetError::bad_input(source.join(self.meta_file), error)
             }
             other => DatasetError::Kb(other),
         })?;
@@ -337,7 +340,7 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<()> 
             let message = format!(
                 "the template of \"{node_type}\": no node has the {what} \"{name}\"; known: {known}"
             );
-            return Err(DatasetError::bad_input(source.join("dataset.toml"), message));
+            return Err(DatasetError::bad_input(source.join(TOML_FILE), message));
         }
     }
     Ok(())

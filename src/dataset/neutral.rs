@@ -36,7 +36,9 @@ pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
 /// Name of the type of nodes inserted for missing ids.
 const FILLER_TYPE: &str = "unknown";
-/// Maximum size of `dataset.toml`, in bytes.
+/// Name of the file that describes a dataset.
+pub(super) const TOML_FILE: &str = "dataset.toml";
+/// Maximum size of this file, in bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Imports the directory `source` as base `name` of `home`. An installed base with that name is
 /// replaced, or gets a new version, see [`ImportOptions::as_next_version`].
@@ -86,6 +88,7 @@ struct DatasetToml {
     licence: String,
     candidate_types: Vec<String>,
     language: Option<Languages>,
+    said_as: BTreeMap<String, Vec<String>>,
     templates: BTreeMap<String, String>,
     /// The section `[sample]`, which records how a generated base was made; ignored.
     #[serde(rename = "sample")]
@@ -96,7 +99,7 @@ struct DatasetToml {
 pub(super) type Templates = BTreeMap<String, Template>;
 
 pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
-    let path = source.join("dataset.toml");
+    let path = source.join(TOML_FILE);
     let bytes = match files::read(&path, MAX_TOML_BYTES) {
         // If the source is a single file, `dataset.toml` cannot exist.
         Err(error)
@@ -109,7 +112,7 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
     let text = String::from_utf8(bytes)
         .map_err(|_| DatasetError::bad_input(&path, "it is not UTF-8; convert it to UTF-8"))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
-        let keys = "the keys are title, licence, candidate_types, language, templates";
+        let keys = "the keys are title, licence, candidate_types, language, said_as, templates";
         DatasetError::bad_toml(&path, &text, &error, keys)
     })?;
     let mut templates = Templates::new();
@@ -124,6 +127,7 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
         licence: parsed.licence,
         candidate_types: parsed.candidate_types,
         languages: parsed.language,
+        said_as: parsed.said_as,
     };
     Ok((meta, templates))
 }

@@ -116,7 +116,7 @@ pub fn import_upsert(
     install.finish(&mut watch)
 }
 
-/// Returns the title, candidate types and languages of a base.
+/// Returns the description of a base.
 fn meta(kb: &Kb, base: &Base) -> KbMeta {
     let candidates = kb.candidate_types();
     let candidate_types = match candidates.len() == kb.types().len() {
@@ -128,6 +128,7 @@ fn meta(kb: &Kb, base: &Base) -> KbMeta {
         licence: base.record.licence.clone(),
         candidate_types,
         languages: kb.manifest().languages,
+        said_as: kb.manifest().said_as.clone(),
     }
 }
 

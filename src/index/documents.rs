@@ -142,7 +142,7 @@ mod tests {
             title: "t".into(),
             licence: "none".into(),
             candidate_types: Vec::new(),
-            languages: None,
+            ..KbMeta::default()
         };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let kb = Kb::open(dir.path()).unwrap();

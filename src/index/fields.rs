@@ -250,8 +250,12 @@ mod tests {
             }
         }
         let candidate_types = vec!["thing".to_owned()];
-        let meta =
-            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
+        let meta = KbMeta {
+            title: "t".into(),
+            licence: "none".into(),
+            candidate_types,
+            ..KbMeta::default()
+        };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         Kb::open(dir).unwrap()
     }

@@ -28,7 +28,7 @@ use crate::{
 };
 use agent_ground::words::{Languages, is_control};
 
-/// Description of a base for [`KbWriter::finish`]: title, licence, candidate types and languages.
+/// Description of a base for [`KbWriter::finish`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KbMeta {
     /// Title of the base, for people.
@@ -39,6 +39,8 @@ pub struct KbMeta {
     pub candidate_types: Vec<String>,
     /// Languages of the texts; `None` if the data do not name them.
     pub languages: Option<Languages>,
+    /// Other words that people use for a type or relation, by its name.
+    pub said_as: BTreeMap<String, Vec<String>>,
 }
 
 /// The word for a field in messages. Unlike other names, names of fields may contain control
@@ -281,7 +283,7 @@ impl KbWriter {
     ///
     /// # Errors
     /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`],
-    /// [`KbError::Stopped`] or [`KbError::Io`].
+    /// [`KbError::UnknownSaidAs`], [`KbError::Stopped`] or [`KbError::Io`].
     pub fn finish(
         mut self,
         meta: &KbMeta,
@@ -300,6 +302,11 @@ impl KbWriter {
         rerank(&mut self.node_types, &type_rank);
         rerank(&mut self.field_ids, &field_rank);
         let candidate_types = candidate_types(meta, &types)?;
+        let is_known = |name: &&String| types.contains(name) || relations.contains(name);
+        if let Some(name) = meta.said_as.keys().find(|name| !is_known(name)) {
+            let known = [types.join(", "), relations.join(", ")].join(", ");
+            return Err(KbError::UnknownSaidAs { name: name.clone(), known });
+        }
 
         let mut files = BTreeMap::new();
         files.insert(NODES_FILE.to_string(), self.nodes.finish()?);
@@ -351,6 +358,7 @@ impl KbWriter {
             title: meta.title.clone(),
             licence: meta.licence.clone(),
             languages: meta.languages,
+            said_as: meta.said_as.clone(),
             n_nodes,
             n_edges,
             types,

@@ -99,6 +99,16 @@ pub enum KbError {
         /// Names of the types of the base, comma-separated.
         known: String,
     },
+    /// Words are given for something that is neither a type nor a relation.
+    #[error(
+        "said_as names \"{name}\", which is neither a type nor a relation; use some of: {known}"
+    )]
+    UnknownSaidAs {
+        /// The name that words are given for.
+        name: String,
+        /// Names of the types and relations of the base, comma-separated.
+        known: String,
+    },
     /// The caller stopped the build of a base.
     #[error("stopped before the base was complete")]
     Stopped,

@@ -79,6 +79,9 @@ pub struct Manifest {
     /// Languages of the texts; `None` if the data do not name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub languages: Option<Languages>,
+    /// Other words that people use for a type or relation, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub said_as: BTreeMap<String, Vec<String>>,
     /// Number of nodes.
     pub n_nodes: u32,
     /// Number of distinct edges.
@@ -105,7 +108,7 @@ pub struct Manifest {
     /// BLAKE3 digest of the section table, in hexadecimal.
     pub table_blake3: String,
     /// BLAKE3 digest of the content (keys, nodes, fields, edges and candidate types), in
-    /// hexadecimal. Neither the format version nor the title, licence and languages change it.
+    /// hexadecimal. The format version, title, licence, languages and `said_as` do not change it.
     pub fingerprint: String,
     /// BLAKE3 digest of this object with `checksum` empty, in hexadecimal.
     pub checksum: String,

@@ -55,8 +55,12 @@ fn write(
         writer.push_edge(*source, relation, *target)?;
     }
     let candidate_types = candidates.iter().map(|name| name.to_string()).collect();
-    let meta =
-        KbMeta { title: "Tiny".into(), licence: "none".into(), candidate_types, languages: None };
+    let meta = KbMeta {
+        title: "Tiny".into(),
+        licence: "none".into(),
+        candidate_types,
+        ..KbMeta::default()
+    };
     writer.finish(&meta, &mut |_, _| true).map(drop)
 }
 

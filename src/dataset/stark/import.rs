@@ -110,7 +110,7 @@ pub fn import_stark(
         title: kind.title().to_string(),
         licence: LICENCE.to_string(),
         candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
-        languages: None,
+        ..KbMeta::default()
     };
     install.origin = Some(Origin { kind, mode, derived_tenth: false, one_way });
     install.questions = query_sources(&places.queries);

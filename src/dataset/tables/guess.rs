@@ -784,6 +784,7 @@ fn nodes_table(current: &TableFacts, found: &[LinkColumn], id: Option<&String>) 
         lists: lists.collect::<BTreeMap<String, String>>(),
         relations,
         values: BTreeMap::new(),
+        meanings: BTreeMap::new(),
         name,
         line: 0,
     }

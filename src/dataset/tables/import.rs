@@ -16,7 +16,7 @@ use crate::{
     ids::Ids,
     install::{Content, GraphWriter, Install, Watch},
     links,
-    neutral::read_toml,
+    neutral::{TOML_FILE, read_toml},
     queries::{QUERIES_FILE, answer_ids_in},
     tables::{
         EdgesTable, End, Link, MAPPING_FILE, Mapping, NodesTable, Reading,
@@ -58,8 +58,14 @@ pub fn import_tables(
             own.clone_from(given);
         }
     }
+    let mut meta_file = TOML_FILE;
     if !mapping.candidate_types.is_empty() {
         meta.candidate_types.clone_from(&mapping.candidate_types);
+        meta_file = MAPPING_FILE;
+    }
+    if !mapping.said_as.is_empty() {
+        meta.said_as.clone_from(&mapping.said_as);
+        meta_file = MAPPING_FILE;
     }
     let mut install = Install::begin(home, name, source, options)?;
     install.graph.templates = templates;
@@ -112,7 +118,7 @@ pub fn import_tables(
     let mut seen = HashSet::new();
     let tables = tables.filter(|table| seen.insert(table.place()));
     install.repairs = tables.flat_map(Table::repairs).collect();
-    install.meta = meta;
+    (install.meta, install.meta_file) = (meta, meta_file);
     install.finish(&mut watch)
 }
 
@@ -134,7 +140,8 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
         let links = spec.relations.iter().map(|link| link.column.as_str());
         let fields = spec.fields.iter().flatten().map(String::as_str);
         let named = spec.id.iter().chain(&spec.name).map(String::as_str);
-        let lists = spec.lists.keys().chain(spec.values.keys()).map(String::as_str);
+        let lists = spec.lists.keys().chain(spec.values.keys()).chain(spec.meanings.keys());
+        let lists = lists.map(String::as_str);
         check.columns(&table, spec.line, named.chain(fields).chain(links).chain(lists))?;
         for (column, to) in &spec.values {
             if !check.types.contains(to.as_str()) {
@@ -358,7 +365,8 @@ impl Import<'_> {
         // A duplicate id does not make the type incomplete, because its node exists.
         let (before, mut n_twice) = (problems.count(), 0);
         let n_nodes = self.graph.writer.n_nodes();
-        each_row(table, problems, report, &mut |problems, n, row| {
+        each_row(table, problems, report, &mut |problems, n, mut row| {
+            spec.spell_out(&mut row);
             let is_new = self.node(spec, n, &row, &linking).map_err(|error| {
                 error.map(|fault| {
                     n_twice += u64::from(fault.kind == ProblemKind::DuplicateId);
@@ -452,7 +460,8 @@ impl Import<'_> {
         let mut reported_before = Problems::new(true);
         // The reading of the edges reports the problems of their ends.
         let ends: Vec<String> = self.ends_of(spec).map(|end| end.column.clone()).collect();
-        each_row(table, &mut reported_before, report, &mut |reported, n, row| {
+        each_row(table, &mut reported_before, report, &mut |reported, n, mut row| {
+            spec.spell_out(&mut row);
             if self.rejected.contains(&(at, n)) {
                 return Ok(());
             }
@@ -475,7 +484,7 @@ impl Import<'_> {
                 let relation = value_relation(column);
                 for value in row.texts(column, separator) {
                     let edge = self
-                        .value(to, &value)
+                        .value(to, &value, &spec.codes_of(column, &value))
                         .and_then(|target| self.graph.push_edge(source, &relation, target));
                     self.check(edge, &[], (&place, &row), problems)?;
                 }
@@ -484,13 +493,15 @@ impl Import<'_> {
         })
     }
 
-    /// Returns the node of type `to` made from a value; writes it when the value occurs first.
-    fn value(&mut self, to: &str, value: &str) -> Result<NodeId, LineError> {
+    /// Returns the node of type `to` made from a value, with the codes for it as aliases; writes it
+    /// when the value occurs first.
+    fn value(&mut self, to: &str, value: &str, codes: &[&str]) -> Result<NodeId, LineError> {
         let folded = (to.to_owned(), value.to_lowercase());
         if let Some(&known) = self.values.get(&folded) {
             return Ok(known);
         }
-        let content = Content { node_type: to, name: value, details: &Map::new() };
+        let alias = (!codes.is_empty()).then(|| ("alias".to_owned(), codes.join("; ").into()));
+        let content = Content { node_type: to, name: value, details: &alias.into_iter().collect() };
         let node = self.graph.push_node(Some(value), &content)?;
         self.values.insert(folded, node);
         Ok(node)

@@ -4,9 +4,18 @@
 use std::{collections::BTreeMap, fmt::Write as _, ops::Range, path::Path};
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use toml::Spanned;
 
-use crate::{DatasetError, Result, encoding::Encoding, error::line_at, tables::Reading};
+use crate::{
+    DatasetError, Result,
+    encoding::Encoding,
+    error::line_at,
+    tables::{
+        Reading,
+        rows::{Row, items, text_of_cell},
+    },
+};
 use agent_ground::{
     files,
     words::{singular, snake},
@@ -29,6 +38,9 @@ pub struct Mapping {
     /// Names of the types whose nodes may be answers; if empty, the types in `dataset.toml` are
     /// used.
     pub candidate_types: Vec<String>,
+    /// Other words that people use for a type or relation, by its name; if empty, those in
+    /// `dataset.toml` are used.
+    pub said_as: BTreeMap<String, Vec<String>>,
     /// How text files are decoded and cleaned.
     pub reading: Reading,
     /// Tables with one node per row. Nodes are numbered in the order of these tables and of their
@@ -70,6 +82,10 @@ pub struct NodesTable {
     /// have the same type.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
+    /// What the codes in a column mean, by column and code. A code is imported as its meaning; one
+    /// with an empty meaning stays as it is.
+    #[serde(default)]
+    pub meanings: BTreeMap<String, BTreeMap<String, String>>,
     /// Number of the line in the mapping file at which the table begins (from 1); 0 without a
     /// mapping file.
     #[serde(skip)]
@@ -127,6 +143,7 @@ struct MappingFile {
     title: String,
     licence: String,
     candidate_types: Vec<String>,
+    said_as: BTreeMap<String, Vec<String>>,
     encoding: Option<Encoding>,
     missing: Option<Vec<String>>,
     nodes: Vec<Spanned<NodesTable>>,
@@ -159,6 +176,7 @@ impl Mapping {
             title: parsed.title,
             licence: parsed.licence,
             candidate_types: parsed.candidate_types,
+            said_as: parsed.said_as,
             reading: Reading { encoding: parsed.encoding, missing: parsed.missing },
             nodes: nodes.collect(),
             edges: edges.collect(),
@@ -169,7 +187,8 @@ impl Mapping {
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
             "# Mapping of tables to nodes and edges; edit it, then import the directory. A list of `fields`\n\
-             # leaves out other columns. `candidate_types` are the types of possible answers [default: all].\n",
+             # leaves out other columns. `candidate_types` are the types of possible answers [default: all].\n\
+             # `said_as` has other words for types and relations, `meanings` what the codes of a column mean.\n",
         );
         for (key, value) in [("title", &self.title), ("licence", &self.licence)] {
             write_text(&mut text, key, Some(value).filter(|value| !value.is_empty()));
@@ -179,6 +198,10 @@ impl Mapping {
             let _ = writeln!(text, "# candidate_types = {}", list(types));
         } else {
             let _ = writeln!(text, "candidate_types = {}", list(&self.candidate_types));
+        }
+        if !self.said_as.is_empty() {
+            let words = self.said_as.iter().map(|(name, words)| (name, list(words)));
+            let _ = writeln!(text, "said_as = {}", inline_table(words));
         }
         write_text(&mut text, "encoding", self.reading.encoding.map(Encoding::name));
         if let Some(missing) = &self.reading.missing {
@@ -220,11 +243,16 @@ fn list<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// Formats columns with their values as an inline table.
-fn inline_table(columns: &BTreeMap<String, String>) -> String {
-    let pair =
-        |(column, value): (&String, &String)| format!("{} = {}", quoted(column), quoted(value));
-    format!("{{ {} }}", columns.iter().map(pair).collect::<Vec<_>>().join(", "))
+/// Formats keys with their values, which are TOML, as an inline table.
+fn inline_table<'a>(pairs: impl Iterator<Item = (&'a String, String)>) -> String {
+    let pairs: Vec<String> =
+        pairs.map(|(key, value)| format!("{} = {value}", quoted(key))).collect();
+    format!("{{ {} }}", pairs.join(", "))
+}
+
+/// Formats keys with their texts as an inline table.
+fn inline_texts(texts: &BTreeMap<String, String>) -> String {
+    inline_table(texts.iter().map(|(key, text)| (key, quoted(text))))
 }
 
 /// Writes a line with a key and a text, if there is a text.
@@ -260,7 +288,7 @@ impl NodesTable {
             let _ = writeln!(text, "fields = {}", list(fields));
         }
         if !self.lists.is_empty() {
-            let _ = writeln!(text, "lists = {}", inline_table(&self.lists));
+            let _ = writeln!(text, "lists = {}", inline_texts(&self.lists));
         }
         if !self.relations.is_empty() {
             text.push_str("relations = [\n");
@@ -272,8 +300,39 @@ impl NodesTable {
             text.push_str("]\n");
         }
         if !self.values.is_empty() {
-            let _ = writeln!(text, "values = {}", inline_table(&self.values));
+            let _ = writeln!(text, "values = {}", inline_texts(&self.values));
         }
+        if !self.meanings.is_empty() {
+            let columns = self.meanings.iter().map(|(column, own)| (column, inline_texts(own)));
+            let _ = writeln!(text, "meanings = {}", inline_table(columns));
+        }
+    }
+
+    /// Replaces the codes in a row by what they mean.
+    pub(super) fn spell_out(&self, row: &mut Row) {
+        for (column, meanings) in &self.meanings {
+            let Some(value) = row.cells.get_mut(column) else { continue };
+            let separator = self.lists.get(column).map(String::as_str);
+            let is_list = separator.is_some() || value.is_array();
+            let mut items = items(value, separator);
+            for item in &mut items {
+                let meaning = text_of_cell(item).and_then(|code| meanings.get(&code));
+                if let Some(meaning) = meaning.filter(|meaning| !meaning.is_empty()) {
+                    *item = Value::String(meaning.clone());
+                }
+            }
+            *value = match items.pop() {
+                Some(only) if !is_list => only,
+                last => Value::Array(items.into_iter().chain(last).collect()),
+            };
+        }
+    }
+
+    /// Returns the codes of a column that mean `meaning`, ascending.
+    pub(super) fn codes_of(&self, column: &str, meaning: &str) -> Vec<&str> {
+        let of_column = self.meanings.get(column).into_iter().flatten();
+        let codes = of_column.filter(|(_, own)| own.as_str() == meaning);
+        codes.map(|(code, _)| code.as_str()).collect()
     }
 
     fn describe(&self) -> String {

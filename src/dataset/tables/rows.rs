@@ -101,7 +101,8 @@ pub(super) fn items(value: &Value, separator: Option<&str>) -> Vec<Value> {
     }
 }
 
-fn text_of_cell(value: &Value) -> Option<String> {
+/// Returns the trimmed text of a value; `None` if it is empty, a list or an object.
+pub(super) fn text_of_cell(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),

@@ -46,8 +46,12 @@ impl World {
             writer.push_node(node_type, &format!("node {node}"), &text, fields).unwrap();
         }
         let candidate_types = vec!["wanted".to_owned()];
-        let meta =
-            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
+        let meta = KbMeta {
+            title: "t".into(),
+            licence: "none".into(),
+            candidate_types,
+            ..KbMeta::default()
+        };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let kb = Kb::open(&kb_dir).unwrap();
         let text = |node: usize| kb.text(node as NodeId);

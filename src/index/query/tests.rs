@@ -53,7 +53,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         title: "t".into(),
         licence: "none".into(),
         candidate_types: vec![],
-        languages: None,
+        ..KbMeta::default()
     };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(&dir.path().join("kb")).unwrap();
@@ -341,7 +341,7 @@ fn base_of(things: &[Thing], dir: &Path) -> Kb {
         title: "t".into(),
         licence: "none".into(),
         candidate_types: vec![],
-        languages: None,
+        ..KbMeta::default()
     };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     Kb::open(dir).unwrap()

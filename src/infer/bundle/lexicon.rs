@@ -1,5 +1,6 @@
 //! Synonyms of types and relations, in addition to the words of their names: "medicine" for a type
-//! `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
+//! `drug`, "for" and "helps against" for a relation `drug_treats_disease`. They are general English
+//! words, and the words that a base gives under `said_as`.
 //!
 //! The table `lexicon.tsv` holds general English words, none of them specific to one base: a row
 //! applies to every type or relation whose name has one of the row's words. Some words exclude a
@@ -9,7 +10,8 @@
 
 use std::sync::LazyLock;
 
-use agent_ground::words::{Language, Stems, name_words};
+use agent_ground::words::{Language, Stems, name_words, spelled_out};
+use agent_index::IndexedBase;
 
 const TABLE: &str = include_str!("lexicon.tsv");
 
@@ -54,9 +56,26 @@ pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
 }
 
-/// Returns the synonyms of each of `names`, in their order; `kind` is `type` or `relation`. A type
-/// has no synonym that is the name of another type. All are empty in a base without English texts.
-pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
+/// Returns the synonyms of each type of a base, and of each relation, by id.
+pub fn all_synonyms(base: &IndexedBase) -> [Vec<Synonyms>; 2] {
+    let said_as = &base.kb.manifest().said_as;
+    [("type", base.kb.types()), ("relation", base.kb.relations())].map(|(kind, names)| {
+        let spelled: Vec<String> = names.iter().map(|name| spelled_out(name)).collect();
+        let mut found = synonyms(&base.stems, kind, &spelled);
+        for (name, found) in names.iter().zip(&mut found) {
+            let words = said_as.get(name).into_iter().flatten();
+            let own: Vec<String> = words.flat_map(|word| stemmed(&base.stems, word)).collect();
+            found.suggests.extend_from_slice(&own);
+            found.means.extend(own);
+        }
+        found
+    })
+}
+
+/// Returns the general synonyms of each of `names`, in their order; `kind` is `type` or `relation`.
+/// A type has no synonym that is the name of another type. All are empty in a base without English
+/// texts.
+fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     let mut found = vec![Synonyms::default(); names.len()];
     if !stems.languages().has(Language::ENGLISH) {
         return found;

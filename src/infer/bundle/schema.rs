@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
+use crate::bundle::lexicon::{Synonyms, all_synonyms, stemmed};
 use agent_ground::words::spelled_out;
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
@@ -33,11 +33,12 @@ impl Schema {
         };
         let (types, relations) = (spelled(base.kb.types()), spelled(base.kb.relations()));
         let stems = |name: &String| stemmed(&base.stems, name);
+        let [type_synonyms, relation_synonyms] = all_synonyms(base);
         Self {
             types: types.iter().map(stems).collect(),
             relations: relations.iter().map(stems).collect(),
-            type_synonyms: synonyms(&base.stems, "type", &types),
-            relation_synonyms: synonyms(&base.stems, "relation", &relations),
+            type_synonyms,
+            relation_synonyms,
         }
     }
 

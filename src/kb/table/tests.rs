@@ -473,7 +473,7 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
         title: "t".into(),
         licence: "none".into(),
         candidate_types: vec![],
-        languages: None,
+        ..KbMeta::default()
     };
     writer.finish(&meta, &mut |_, _| true).unwrap();
     let kb = Kb::open(dir.path()).unwrap();

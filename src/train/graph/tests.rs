@@ -52,8 +52,12 @@ impl World {
             writer.push_node("note", "note", note, &[]).unwrap();
         }
         let candidate_types = vec!["thing".to_owned()];
-        let meta =
-            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
+        let meta = KbMeta {
+            title: "t".into(),
+            licence: "none".into(),
+            candidate_types,
+            ..KbMeta::default()
+        };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));
         index::build(&kb, &index_dir, &|_| {}, &stop).unwrap();

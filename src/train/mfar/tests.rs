@@ -44,8 +44,12 @@ impl World {
             writer.push_edge(thing, "lower", lower as NodeId).unwrap();
         }
         let candidate_types = vec!["thing".to_owned()];
-        let meta =
-            KbMeta { title: "t".into(), licence: "none".into(), candidate_types, languages: None };
+        let meta = KbMeta {
+            title: "t".into(),
+            licence: "none".into(),
+            candidate_types,
+            ..KbMeta::default()
+        };
         writer.finish(&meta, &mut |_, _| true).unwrap();
         let plan = Plan { parts: &[Part::Fields, Part::FieldVectors], ..Plan::complete() };
         let (kb, stop) = (Kb::open(&kb_dir).unwrap(), AtomicBool::new(false));

@@ -3,7 +3,7 @@
 //! Does not compare columns with each other.
 
 use std::{
-    collections::{HashSet, hash_map::DefaultHasher},
+    collections::{BTreeSet, HashSet, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
     iter,
 };
@@ -40,6 +40,11 @@ const SENTENCE_WORDS: usize = 4;
 /// Maximum mean length of the items in bytes, for a column to hold lists.
 const MAX_ITEM_BYTES: f64 = 40.0;
 
+/// Maximum length in bytes of a code such as `TX`.
+const MAX_CODE_BYTES: usize = 4;
+/// Maximum number of codes of a column that are listed.
+const MAX_CODES: usize = 30;
+
 /// Statistics of the cells of a column.
 #[derive(Default)]
 pub(super) struct Column {
@@ -71,6 +76,10 @@ pub(super) struct Column {
     times: u64,
     json_lists: u64,
     json_items: HashSet<u64>,
+    /// The first of the distinct values that are codes.
+    codes: BTreeSet<String>,
+    /// Whether a value is no code.
+    has_uncoded: bool,
 }
 
 /// Statistics of the items of a column's cells, split by one separator.
@@ -112,6 +121,13 @@ fn grouped_number(text: &str) -> Option<bool> {
     rest.split(',').all(has_three).then_some(first.len() < 3 || !is_plain)
 }
 
+/// Whether a text is a code in capital letters, such as `T` or `TX2`.
+fn is_code(text: &str) -> bool {
+    text.len() <= MAX_CODE_BYTES
+        && text.contains(char::is_uppercase)
+        && text.chars().all(|c| c.is_alphanumeric() && !c.is_lowercase())
+}
+
 /// Whether a text ends as a sentence does, and has at least [`SENTENCE_WORDS`] words.
 fn is_sentence(text: &str) -> bool {
     text.ends_with(['.', '!', '?']) && text.split_whitespace().count() >= SENTENCE_WORDS
@@ -151,6 +167,11 @@ impl Column {
         self.times += u64::from(is_time(&text));
         self.has_untruth =
             self.has_untruth || !TRUTHS.as_flattened().contains(&category(&text).as_str());
+        if !is_code(&text) {
+            self.has_uncoded = true;
+        } else if !self.has_uncoded && self.codes.len() <= MAX_CODES {
+            self.codes.insert(text.clone());
+        }
         if let Some(is_sure) = grouped_number(&text) {
             self.grouped += 1;
             self.is_grouped |= is_sure;
@@ -206,6 +227,13 @@ impl Column {
         };
         let mut lists = self.splits().filter(|(_, split)| is_list(split)).map(|(by, _)| by);
         lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
+    }
+
+    /// Returns the codes that the column consists of, ascending; none if it has other values or too
+    /// many codes.
+    pub(super) fn codes(&self) -> impl Iterator<Item = &String> {
+        let listed = !self.has_uncoded && self.codes.len() <= MAX_CODES;
+        self.codes.iter().filter(move |_| listed)
     }
 
     /// Returns the separator (`None` if the cells are not lists) and the digests of the values.

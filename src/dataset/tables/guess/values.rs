@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Guess, TableFacts};
+use super::{Column, Guess, TableFacts};
 use agent_ground::words::{singular, snake};
 
 /// Maps the values of columns with few distinct values to nodes. Columns with the same name share a
@@ -42,6 +42,12 @@ pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
                 spec.lists.insert(column.clone(), separator.to_owned());
             }
             spec.values.insert(column.clone(), node_type);
+            let codes = entry.column(column).into_iter().flat_map(Column::codes);
+            let codes: BTreeMap<String, String> =
+                codes.map(|code| (code.clone(), String::new())).collect();
+            if !codes.is_empty() {
+                spec.meanings.insert(column.clone(), codes);
+            }
         }
         if !told.is_empty() {
             let (place, rows) = (entry.table.label(), entry.rows);
@@ -49,6 +55,15 @@ pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
                 "{place}: columns with few values in {rows} rows become nodes: {}; use --no-values \
                  to keep them as texts",
                 told.join(", ")
+            ));
+        }
+        if !spec.meanings.is_empty() {
+            let columns: Vec<&str> = spec.meanings.keys().map(String::as_str).collect();
+            guess.notes.push(format!(
+                "{}: {} {} codes; write what they mean under `meanings` in the mapping",
+                entry.table.label(),
+                columns.join(", "),
+                if columns.len() == 1 { "has" } else { "have" },
             ));
         }
     }
