@@ -181,7 +181,7 @@ impl Schema {
             !is_type && !is_filler(word)
         };
         let noun = |own: &Words| own.words.iter().filter(|word| says(word)).cloned().collect();
-        let [type_synonyms, relation_synonyms] = all_synonyms(base);
+        let [type_synonyms, relation_synonyms] = all_synonyms(&base);
         Self {
             nouns: relations.iter().map(noun).collect(),
             types,

@@ -243,7 +243,8 @@ impl Install {
         let manifest = writer.finish(&self.meta, &mut go_on).map_err(|error| match error {
             KbError::Stopped => DatasetError::Stopped,
             error @ (KbError::UnknownCandidateType { .. } | KbError::UnknownSaidAs { .. }) => {
-                DatasetError::bad_input(source.join(self.meta_file), error)
+                let dir = if source.is_file() { source.parent() } else { None };
+                DatasetError::bad_input(dir.unwrap_or(source).join(self.meta_file), error)
             }
             other => DatasetError::Kb(other),
         })?;

@@ -9,8 +9,9 @@
 //! "drugs treat diseases" and "drug treats disease".
 //!
 //! Without such a word, a question that begins with "who" asks for people. Other questions ask for
-//! the type right before a preposition, if that type is the first word or a plural. After the first
-//! word, a participle may precede the preposition: "grants led by", "bills paid in". This also holds
+//! the type right before the first preposition, if that type is the first word or a plural. After
+//! the first word, a participle may precede the preposition: "grants led by", "bills paid in". So
+//! may one that ends in "-ing" after a plural: "people reporting to". This also holds
 //! in other languages ("Rechnungen von"), in which the type may follow a word for "which" instead
 //! ("welche Firmen").
 //!
@@ -49,6 +50,8 @@ const FOREIGN_PREPOSITIONS: &str = "\
     a ab am an auf aus bei beim der des die fur gegen im mit nach ohne seit uber unter vom von vor zu \
     zum zur apres avant avec ayant chez dans de depuis des dont du en par pour qui sans sur con cuyo \
     del desde hasta para por que sin sobre da della di do em per senza com sem";
+/// Plurals without a final "s".
+const PLURALS: &str = "people personnel staff";
 /// Prepositions before the agent of a participle, in English and other languages.
 const AGENT: &str = "by durch par por da von";
 /// Maximum number of words from the type to such a preposition: "projects paid for by".
@@ -187,22 +190,26 @@ fn types_of_opening(
                 let named = types(word);
                 let is_next = |of: &str| words.get(at + 1).is_some_and(|next| has(of, next));
                 let behind = |n: usize| words.iter().skip(at + 1).take(n);
+                let is_plural = word.ends_with('s') || has(PLURALS, word);
                 let is_done = || {
                     let follows = |word: &Cow<'_, str>| {
                         has(PREPOSITIONS, word) || word.starts_with(char::is_numeric)
                     };
-                    let mut two = behind(2);
-                    let is_participle = two.next().is_some_and(|word| word.ends_with("ed"));
-                    is_participle && two.next().is_some_and(follows)
+                    let ends_in = |word: &Cow<'_, str>, end| word.ends_with(end);
+                    let is_active = behind(1).any(|word| ends_in(word, "ing"));
+                    let is_passive = behind(1).any(|word| ends_in(word, "ed"));
+                    is_active && is_plural || is_passive && behind(2).nth(1).is_some_and(follows)
                 };
                 let has_agent = || behind(MAX_BEFORE_AGENT).any(|word| has(AGENT, word));
                 let ends = at == first && (which > 0 || is_done() || has_agent())
                     || is_next(PREPOSITIONS)
                     || foreign && is_next(FOREIGN_PREPOSITIONS);
-                ((at == first || word.ends_with('s')) && !named.is_empty())
+                ((at == first || is_plural) && !named.is_empty())
                     .then(|| if ends { named } else { Vec::new() })
             };
-            words.iter().enumerate().find_map(heads).unwrap_or_default()
+            // A type after a preposition describes an answer of another type.
+            let own = |(at, word): &(usize, &Cow<'_, str>)| *at == 0 || !has(PREPOSITIONS, word);
+            words.iter().enumerate().take_while(own).find_map(heads).unwrap_or_default()
         }
     }
 }
@@ -292,6 +299,7 @@ mod tests {
             ("the rooms in Bonn", 1),
             ("rooms booked in May", 1),
             ("rooms paid for by drivers", 1),
+            ("large rooms facing the lake", 1),
             ("room for two", 2),
         ] {
             assert_eq!(types_of_opening(query, false, types), [TypeId(expected)], "{query}");
@@ -301,6 +309,8 @@ mod tests {
             "rooms are rare",
             "quiet room in Bonn",
             "a house with a view and rooms in it",
+            "chairs in rooms by the lake",
+            "room planning in Bonn",
         ] {
             assert!(types_of_opening(query, false, types).is_empty(), "{query}");
         }

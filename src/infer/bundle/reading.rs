@@ -175,6 +175,8 @@ pub struct Question {
     pub(super) asks: Vec<bool>,
     /// Whether the question has a word of [`IN_COMMON`].
     in_common: bool,
+    /// Whether the only name is written with a digit, as identifiers are.
+    is_identifier: bool,
     /// For each name: the stems between the previous name, or the start of the question, and this
     /// name.
     before: Vec<Vec<String>>,
@@ -242,6 +244,11 @@ impl Question {
         }
         let mut beside = words.iter().enumerate().filter(|(at, _)| is_beside(at));
         let in_common = beside.any(|(_, (_, word))| IN_COMMON.contains(&word.as_ref()));
+        let is_identifier = matches!(names.as_slice(), [only] if words
+            .get(only.words.clone())
+            .unwrap_or_default()
+            .iter()
+            .any(|pair| pair.1.contains(|c: char| c.is_ascii_digit())));
         let mut end = 0;
         let stems_before = |name: &ExactMention| {
             let from = std::mem::replace(&mut end, name.words.end);
@@ -260,7 +267,7 @@ impl Question {
             nodes.into_iter().take(MAX_SAME).collect()
         };
         let names = names.into_iter().map(nodes).collect();
-        Self { names, other_stems, asks, in_common, before, after, schema }
+        Self { names, other_stems, asks, in_common, is_identifier, before, after, schema }
     }
 
     /// Whether the number of names and the number of other words are within the limits of a plain
@@ -422,9 +429,9 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
     })
 }
 
-/// Reads a question that consists of names, with words such as "in" between them, or of one name
-/// beside its type, such as "ticket 4711". The answers are
-/// candidates that have one of the names, and a neighbour with each of the other names: for "Broken
+/// Reads a question that consists of names, with words such as "in" between them, of one name
+/// beside its type, such as "ticket 4711", or of an identifier beside one word at most that no type
+/// or relation has, such as "asset WX3". The answers are candidates that have one of the names, and a neighbour with each of the other names: for "Broken
 /// lamp Unterweiler", the repairs called "Broken lamp" in Unterweiler. If several names have such
 /// nodes, the first of these names counts.
 fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
@@ -434,9 +441,20 @@ fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
         let kind = kb.node_type(node);
         question.other_stems.iter().all(|stem| question.schema.meanings(stem).0.contains(&kind))
     };
+    let languages = base.stems.languages();
+    let mut topical = question
+        .other_stems
+        .iter()
+        .zip(&question.asks)
+        .filter(|(stem, asks)| !**asks && !languages.is_stop_word(stem));
+    let says_nothing =
+        |stem: &String| !question.schema.says(stem) && !question.schema.is_synonym(stem);
+    let is_identified = question.is_identifier
+        && topical.next().is_none_or(|(stem, _)| says_nothing(stem))
+        && topical.next().is_none();
     let is_bare = match question.names.as_slice() {
         [] => question.other_stems.is_empty(),
-        [nodes] => nodes.iter().any(|&node| is_of_type(node)),
+        [nodes] => is_identified || nodes.iter().any(|&node| is_of_type(node)),
         _ => question.other_stems.iter().zip(&question.asks).all(is_joining),
     };
     if !is_bare {
@@ -452,7 +470,7 @@ fn bare_names(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let of_name = |(at, nodes): (usize, &Vec<NodeId>)| {
         let others = || question.names.iter().enumerate().filter(|(other, _)| *other != at);
         let nodes = nodes.iter().copied().filter(|&node| kb.is_candidate(node));
-        let nodes = nodes.filter(|&node| !is_single || is_of_type(node));
+        let nodes = nodes.filter(|&node| !is_single || is_identified || is_of_type(node));
         let nodes = nodes.filter(|&node| others().all(|(_, names)| is_beside(node, names)));
         nodes.collect::<BTreeSet<NodeId>>()
     };

@@ -1,5 +1,5 @@
-//! Finds dates among the words of a text: "March 2025", "5 May 2024", "Q1 2025", "2025-05-19" or
-//! "2019".
+//! Finds dates among the words of a text: "March 2025", "5 May 2024", "Oct '24", "Q1 2025",
+//! "2025-05-19", "03/2025" or "2019".
 
 use std::ops::Range;
 
@@ -70,7 +70,7 @@ pub fn is_part_of_date(text: &str) -> bool {
 pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<(DateSpan, usize)> {
     let word = |at: usize| words.get(at).map(|word| word.1);
     let is_of = |at: usize| word(at) == Some("of");
-    let month = |at: usize| MONTHS.iter().position(|name| word(at) == Some(name));
+    let month = |at: usize| month_of(word(at)?);
     let day = |at: usize| {
         let text = word(at)?;
         let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
@@ -78,7 +78,11 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
         let is_day = digits.len() <= 2 && ["", "st", "nd", "rd", "th"].contains(&ending);
         digits.parse::<u32>().ok().filter(|day| is_day && (1..=31).contains(day))
     };
-    let year = |at: usize| word(at).and_then(as_year);
+    let year = |at: usize| {
+        let (range, word) = words.get(at)?;
+        let is_short = word.len() == 2 && text.get(..range.start)?.ends_with(['\'', '\u{2019}']);
+        if is_short { short_year(word) } else { as_year(word) }
+    };
     let whole = |text: String, next: usize| Some((DateSpan::whole(text), next));
     if word(at)?.is_empty() {
         return None;
@@ -89,6 +93,9 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
     let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
     if let Some(text) = date(written) {
         return whole(text, at + 3);
+    }
+    if let Some((text, n)) = slashed(written) {
+        return whole(text, at + n);
     }
     if let Some((year, month)) = written.split_once('-')
         && as_year(year).is_some()
@@ -122,6 +129,44 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
     whole(of_day(year(next)?, month, day)?, next + 1)
 }
 
+/// Returns the number of the month, from 0, with this name or abbreviation.
+fn month_of(word: &str) -> Option<usize> {
+    let is_short =
+        |name: &str| name.get(..3) == Some(word) || word == "sept" && name == "september";
+    MONTHS.iter().position(|&name| name == word || is_short(name))
+}
+
+/// Parses the last two digits of a year from 1970 to 2069.
+fn short_year(word: &str) -> Option<u32> {
+    let year = word.parse::<u32>().ok().filter(|_| word.len() == 2)?;
+    Some(if year < 70 { 2000 + year } else { 1900 + year })
+}
+
+/// Parses a month such as `03/2025`, or a day such as `6/19/2025` or `19/6/25`, one of whose numbers
+/// must be too large for a month; returns it with its number of parts.
+fn slashed(text: &str) -> Option<(String, usize)> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let year = |part: &str| as_year(part).or_else(|| short_year(part));
+    let small = |part: &str| part.parse::<u32>().ok().filter(|_| part.len() <= 2);
+    match parts.as_slice() {
+        &[month, year] => {
+            let text = format!("{}-{:02}", as_year(year)?, small(month)?);
+            is_part_of_date(&text).then_some((text, 2))
+        }
+        &[first, second, last] => {
+            let (first, second) = (small(first)?, small(second)?);
+            let (month, day) = match (first > 12, second > 12) {
+                (true, false) => (second, first),
+                (false, true) => (first, second),
+                _ if first == second => (first, second),
+                _ => return None,
+            };
+            date(&format!("{}-{month:02}-{day:02}", year(last)?)).map(|text| (text, 3))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use agent_ground::words::name_words;
@@ -142,6 +187,11 @@ mod tests {
             ("19.05.2025.", "2025-05-19", "2025-05-19", 3),
             ("2025-05", "2025-05", "2025-05", 2),
             ("2019", "2019", "2019", 1),
+            ("Oct. 2024", "2024-10", "2024-10", 2),
+            ("October '24", "2024-10", "2024-10", 2),
+            ("03/2025", "2025-03", "2025-03", 2),
+            ("6/19/2025", "2025-06-19", "2025-06-19", 3),
+            ("19/6/98", "1998-06-19", "1998-06-19", 3),
         ] {
             let folded: Vec<_> = name_words(text).collect();
             let words: Vec<_> =
@@ -149,7 +199,9 @@ mod tests {
             let (span, next) = date_at(text, &words, 0).unwrap_or_else(|| panic!("{text}"));
             assert_eq!((span.from.as_str(), span.to.as_str(), next), (from, to, n), "{text}");
         }
-        for text in ["may 5", "31 June 2024", "9999", "Q5 2025", "5"] {
+        for text in
+            ["may 5", "31 June 2024", "9999", "Q5 2025", "5", "6/7/2025", "13/2025", "october 24"]
+        {
             let folded: Vec<_> = name_words(text).collect();
             let words: Vec<_> =
                 folded.iter().map(|(range, word)| (range.clone(), word.as_ref())).collect();

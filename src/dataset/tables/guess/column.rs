@@ -121,11 +121,9 @@ fn grouped_number(text: &str) -> Option<bool> {
     rest.split(',').all(has_three).then_some(first.len() < 3 || !is_plain)
 }
 
-/// Whether a text is a code in capital letters, such as `T` or `TX2`.
+/// Whether a text is a code of few capital letters, such as `T` or `CHY`.
 fn is_code(text: &str) -> bool {
-    text.len() <= MAX_CODE_BYTES
-        && text.contains(char::is_uppercase)
-        && text.chars().all(|c| c.is_alphanumeric() && !c.is_lowercase())
+    text.len() <= MAX_CODE_BYTES && text.chars().all(char::is_uppercase)
 }
 
 /// Whether a text ends as a sentence does, and has at least [`SENTENCE_WORDS`] words.
