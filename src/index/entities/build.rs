@@ -18,7 +18,7 @@ use crate::{
         },
     },
 };
-use agent_ground::words::{Languages, Stems};
+use agent_ground::words::{Languages, Stems, spelled_out};
 use agent_kb::{FieldId, Kb, NodeId, distinct};
 
 /// A field holds aliases of a node if the field's name in lower case contains one of these strings.
@@ -257,8 +257,16 @@ pub fn build(
     for node in 0..kb.n_nodes() {
         go_on()?;
         let name = kb.name(node);
-        builder.add(node, name, 0);
         let mut seen = HashSet::from([name.to_owned()]);
+        if kb.has_keys() && is_small_number(name) && kb.key(node) == name {
+            // "2016" is rather a year, "risk 3" a level: such a row is named with its type.
+            let kind = kb.type_name(kb.node_type(node));
+            for kind in BTreeSet::from([spelled_out(kind), kind.to_owned()]) {
+                builder.add(node, &format!("{kind} {name}"), 0);
+            }
+        } else {
+            builder.add(node, name, 0);
+        }
         if kb.has_keys() {
             if let Some(short) = without_legal_form(name) {
                 seen.insert(short.to_owned());

@@ -15,13 +15,19 @@
 //! in other languages ("Rechnungen von"), in which the type may follow a word for "which" instead
 //! ("welche Firmen").
 //!
+//! A word that names no type may be the name of a relation: "reviewers of" asks for the type that a
+//! relation `reviewer` leads to.
+//!
 //! Nodes of these types come first in an answer. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use agent_ground::words::{
-    Language, has_word as has, is_part, is_question_word, name_words, spelled_out,
+    Language, has_word as has, is_part, is_question_word, name_words, singular, spelled_out,
 };
 use agent_index::IndexedBase;
 use agent_kb::TypeId;
@@ -77,8 +83,12 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     let heads = base.derived(Heads::new);
     let types = |word: &str| -> Vec<TypeId> {
         let stem = base.stems.stem(word).into_owned();
-        let named = (0u16..).zip(&heads.0).filter(|(_, heads)| heads.contains(&stem));
-        named.map(|pair| TypeId(pair.0)).collect()
+        let named = (0u16..).zip(&heads.types).filter(|(_, heads)| heads.contains(&stem));
+        let named: Vec<TypeId> = named.map(|pair| TypeId(pair.0)).collect();
+        match named.as_slice() {
+            [] => heads.roles.get(&singular(word)).copied().into_iter().collect(),
+            _ => named,
+        }
     };
     let mut asked = match languages.has(Language::ENGLISH) {
         true => first_head(&sought_words(query), types),
@@ -91,8 +101,14 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     asked
 }
 
-/// For each type, the stems of its name's heads and of its synonyms.
-struct Heads(Vec<Vec<String>>);
+/// The words for types.
+struct Heads {
+    /// For each type, the stems of its name's heads and of its synonyms.
+    types: Vec<Vec<String>>,
+    /// The type that a relation leads to, by the relation's name, if this is one word, such as
+    /// `reviewer`.
+    roles: BTreeMap<String, TypeId>,
+}
 
 impl Heads {
     fn new(base: &IndexedBase) -> Self {
@@ -109,7 +125,19 @@ impl Heads {
             let stems = own.map(|word| base.stems.stem(&word).into_owned());
             stems.chain(synonyms.means.iter().cloned()).collect()
         };
-        Self(base.kb.types().iter().zip(&schema.type_synonyms).map(of_type).collect())
+        let mut roles: BTreeMap<String, BTreeSet<TypeId>> = BTreeMap::new();
+        for tuple in base.kb.tuples() {
+            let name = spelled_out(base.kb.relation_name(tuple.relation));
+            roles.entry(name).or_default().insert(tuple.target);
+        }
+        let only = |(name, types): (String, BTreeSet<TypeId>)| match types.len() {
+            1 if !name.contains(['_', ' ']) => Some((name, *types.first()?)),
+            _ => None,
+        };
+        Self {
+            types: base.kb.types().iter().zip(&schema.type_synonyms).map(of_type).collect(),
+            roles: roles.into_iter().filter_map(only).collect(),
+        }
     }
 }
 
