@@ -5,7 +5,8 @@
 //!            -> mixed with word search and vector search
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
 //! answer     tail by expected reciprocal rank -> the answers of a plain question first, or else
-//!            the nodes of the type that the question asks for
+//!            the nodes of the type that the question asks for, if need be those that chains of
+//!            relations connect with its names
 //!            -> the nodes that fulfil the conditions of the question first
 //! ```
 
@@ -18,6 +19,7 @@ use crate::{
     bundle::{
         Fusion, Member,
         asked::asked_types,
+        chains::connected_first,
         conditions::{Conditions, first_of},
         reading::{Phrasings, Reading, read_or_guess},
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features, search_words},
@@ -427,7 +429,10 @@ pub(super) fn join_with_features(
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
         None if asked.is_empty() => ordered,
-        None => first_of(ordered, |node| asked.contains(&base.kb.node_type(node))),
+        None => {
+            let of_type = first_of(ordered, |node| asked.contains(&base.kb.node_type(node)));
+            connected_first(base, &conditions.wanted, &asked, of_type)
+        }
     };
     let ranking = conditions.apply(base, conditions.completed(base, ranking, &asked));
     Ok(JoinedAnswer { ranking, features, reading, conditions, asked })

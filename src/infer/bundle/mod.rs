@@ -22,6 +22,7 @@
 //! user forces another.
 
 pub mod asked;
+pub(crate) mod chains;
 pub mod conditions;
 pub mod cutoff;
 mod fit;

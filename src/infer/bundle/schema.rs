@@ -84,6 +84,15 @@ impl Schema {
         (types, places(&self.relations).into_iter().map(RelationId).collect())
     }
 
+    /// Returns the types that a stem means: one of their names' words, or a synonym.
+    pub(super) fn types_meaning(&self, stem: &str) -> Vec<TypeId> {
+        let means = |(own, synonyms): (&Vec<String>, &Synonyms)| {
+            own.iter().any(|own| is_form(stem, own)) || synonyms.means.iter().any(|own| own == stem)
+        };
+        let types = self.types.iter().zip(&self.type_synonyms).zip(0u16..);
+        types.filter(|(pair, _)| means(*pair)).map(|pair| TypeId(pair.1)).collect()
+    }
+
     pub(super) fn says(&self, stem: &str) -> bool {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
