@@ -269,7 +269,8 @@ pub fn spelled_out(name: &str) -> String {
 /// Guesses the singular of an English noun from its ending.
 pub fn singular(name: &str) -> String {
     let keep = ["ss", "us", "is", "series", "species", "news", "pays"];
-    if keep.iter().any(|ending| name.ends_with(ending)) {
+    // `res` is rather short for `result`.
+    if name.len() <= 3 || keep.iter().any(|ending| name.ends_with(ending)) {
         return name.to_owned();
     }
     if let Some(stem) = name.strip_suffix("ies").filter(|stem| stem.len() > 1) {

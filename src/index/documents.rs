@@ -4,6 +4,9 @@
 //! Rows belong to the node that they link to, if each of them links to one node only. If such rows
 //! link to nodes of several types, they do not belong to people: a review is part of the film, not
 //! of its reviewer.
+//!
+//! Rows that may be answers themselves should come before the node that they belong to. So word
+//! search counts their texts with the names of the node's neighbours, which weigh less.
 
 use std::borrow::Cow;
 
@@ -33,6 +36,8 @@ struct Part {
     rows: TypeId,
     /// The fields of the rows that hold texts.
     fields: Vec<FieldId>,
+    /// Whether the rows may be answers themselves.
+    are_candidates: bool,
 }
 
 /// Composes the documents of the nodes of one base.
@@ -47,11 +52,32 @@ impl Documents {
         Self(types.flat_map(|rows| parts(kb, rows)).collect())
     }
 
-    /// Returns the document of a node; empty if the node does not exist. O(rows that belong to it).
+    /// Returns the text of a node and of all rows that belong to it; empty if the node does not
+    /// exist. O(rows that belong to it).
     pub(crate) fn of<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
-        let mut document = Cow::Borrowed(kb.text(node));
+        self.with_rows(kb, node, kb.text(node), |_| true)
+    }
+
+    /// As [`of`](Self::of), without the rows that may be answers themselves.
+    pub(crate) fn of_whole<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
+        self.with_rows(kb, node, kb.text(node), |part| !part.are_candidates)
+    }
+
+    /// Returns the texts of the rows that belong to a node and may be answers themselves.
+    pub(crate) fn of_answers<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
+        self.with_rows(kb, node, "", |part| part.are_candidates)
+    }
+
+    fn with_rows<'a>(
+        &self,
+        kb: &'a Kb,
+        node: NodeId,
+        text: &'a str,
+        is_part: impl Fn(&Part) -> bool,
+    ) -> Cow<'a, str> {
+        let mut document = Cow::Borrowed(text);
         let kind = kb.node_type(node);
-        for part in self.0.iter().filter(|part| part.owner == kind) {
+        for part in self.0.iter().filter(|part| part.owner == kind && is_part(part)) {
             let rows = kb.neighbors(node, part.relation, part.direction);
             let rows = rows.iter().filter(|row| kb.node_type(**row) == part.rows);
             let texts = rows
@@ -108,6 +134,7 @@ fn parts(kb: &Kb, rows: TypeId) -> Vec<Part> {
         direction,
         rows,
         fields: fields.clone(),
+        are_candidates: kb.candidate_types().contains(&rows),
     };
     owners.into_iter().map(part).collect()
 }

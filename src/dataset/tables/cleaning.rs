@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a marker of a missing value in a CSV or TSV file: `NULL`, `n/a`, `-` | an empty cell |
 //! | a number with a decimal comma: `1.234,56` | `1234.56` |
-//! | a date: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31` and the time, if any |
+//! | a date: ISO, `31.12.2025`, `31/12/2025`, `12/31/2025`, `31-DEC-25` or `31 Dec 2025` | `2025-12-31` and the time, if any |
 //!
 //! The first 50,000 rows decide how a column is converted. A marker that is unique in a column of
 //! unique ids is kept. Numbers are converted if some in the column have a decimal comma and none
@@ -23,6 +23,7 @@ use crate::{
     encoding::Encoding,
     tables::{guess::name_suggests_ids, rows::Row},
 };
+use agent_kb::table::dates::month_of;
 
 /// Maximum number of rows that are inspected to decide how columns are converted.
 pub(super) const JUDGED_ROWS: u64 = 50_000;
@@ -354,6 +355,9 @@ fn date_parts(text: &str) -> Option<DateParts<'_>> {
     if text.len() > MAX_BYTES {
         return None;
     }
+    if let Some(date) = named_month(text) {
+        return Some(date);
+    }
     let end = text.find(|c: char| !c.is_ascii_digit() && !"-./".contains(c)).unwrap_or(text.len());
     let (date, time) = text.split_at(end);
     let is_time = time.is_empty()
@@ -374,12 +378,30 @@ fn date_parts(text: &str) -> Option<DateParts<'_>> {
         return None;
     }
     let [first, second, third] = [first, second, third].map(|part| part.parse().ok());
-    let (first, second, mut third) = (first?, second?, third?);
-    if is_short {
-        third += if third < FIRST_SHORT_YEAR { 2000 } else { 1900 };
-    }
+    let (first, second, third) = (first?, second?, third?);
+    let third = if is_short { whole_year(third) } else { third };
     let parts = DateParts { first, second, third, separator, is_iso, time };
     parts.written(false).or_else(|| parts.written(true))?;
+    Some(parts)
+}
+
+/// Returns the year with these last two digits.
+fn whole_year(short: u32) -> u32 {
+    short + if short < FIRST_SHORT_YEAR { 2000 } else { 1900 }
+}
+
+/// Parses a date whose month is a word, such as `31-DEC-25` or `31 Dec 2025`.
+fn named_month(text: &str) -> Option<DateParts<'_>> {
+    let mut parts = text.split(['-', ' ']);
+    let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
+    let fits = (1..=2).contains(&day.len()) && [2, 4].contains(&year.len());
+    let second = month_of(&month.to_lowercase())? as u32 + 1;
+    let (first, year_number): (u32, u32) = (day.parse().ok()?, year.parse().ok()?);
+    let third = if year.len() == 2 { whole_year(year_number) } else { year_number };
+    let time = text.get(day.len() + month.len() + year.len() + 2..)?;
+    let is_time = time.is_empty() || time.starts_with(' ') && time.contains(':');
+    let parts = DateParts { first, second, third, separator: '-', is_iso: false, time };
+    parts.written(false).filter(|_| fits && is_time)?;
     Some(parts)
 }
 
@@ -477,6 +499,8 @@ mod tests {
         );
         assert_eq!(cleaned("made", &["12/31/2024", "1/2/2025"]).0, ["2024-12-31", "2025-01-02"]);
         assert_eq!(cleaned("made", &["31/12/2024", "1/2/2025"]).0, ["2024-12-31", "2025-02-01"]);
+        assert_eq!(cleaned("made", &["30-APR-23", "1-Sep-98"]).0, ["2023-04-30", "1998-09-01"]);
+        assert_eq!(cleaned("made", &["02 Mar 2021 10:30"]).0, ["2021-03-02 10:30"]);
         let (cells, said) = cleaned("made", &["01/02/2025", "03/04/2025"]);
         assert_eq!(cells, ["01/02/2025", "03/04/2025"]);
         assert!(said[0].contains("day and month are ambiguous"), "{said:?}");

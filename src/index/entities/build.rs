@@ -55,6 +55,15 @@ fn is_symbol(name: &str) -> bool {
 /// and amounts.
 const MIN_IDENTIFYING_DIGITS: usize = 5;
 
+/// Maximum number of nodes of a type whose names are shortened to one word.
+const MAX_SHORTENED: usize = 1_000;
+/// Number of words of a name that is shortened to one of them.
+const SHORTENED_WORDS: std::ops::RangeInclusive<usize> = 2..=5;
+/// Minimum number of letters of a word that stands for a whole name.
+const MIN_SHORT_LETTERS: usize = 5;
+/// Maximum number of nodes whose texts are searched for a word in small letters.
+const READ_FOR_SMALL: u32 = 20_000;
+
 /// Whether a text is a number too short to be an identifier: fewer than [`MIN_IDENTIFYING_DIGITS`]
 /// digits, possibly with signs and separators, and nothing else.
 fn is_small_number(text: &str) -> bool {
@@ -210,6 +219,66 @@ fn without_legal_form(name: &str) -> Option<&str> {
     (rest.len() < name.len() && !rest.is_empty()).then_some(rest)
 }
 
+/// Returns "Moira Okafor" for the name "Okafor, Moira"; `None` for names without one comma between
+/// a few words.
+fn turned(name: &str) -> Option<String> {
+    let (last, first) = name.split_once(", ")?;
+    let is_name = |part: &str| {
+        part.split(' ').count() <= 2
+            && part.starts_with(char::is_uppercase)
+            && part.chars().all(|c| c.is_alphabetic() || " -'.\u{2019}".contains(c))
+    };
+    (is_name(last) && is_name(first)).then(|| format!("{first} {last}"))
+}
+
+/// Finds words that people use for a whole name, "Kelbrook" for "Kelbrook Community Hospital": by
+/// node, the first capitalised word of its name that no other name has and that stands in no text
+/// in small letters. Only types of at most [`MAX_SHORTENED`] nodes have such words.
+fn short_names(kb: &Kb, go_on: GoOn<'_, IndexError>) -> Result<HashMap<NodeId, String>> {
+    let parts = |text: &'_ str| -> Vec<String> {
+        let is_inside = |c: char| c.is_alphanumeric() || c == '\'' || c == '\u{2019}';
+        text.split(move |c| !is_inside(c)).map(str::to_owned).collect()
+    };
+    let mut nodes_with: HashMap<String, u32> = HashMap::new();
+    let mut may_be_short: Vec<(NodeId, Vec<String>)> = Vec::new();
+    let is_small = |node: NodeId| kb.nodes_of_type(kb.node_type(node)).len() <= MAX_SHORTENED;
+    for node in 0..kb.n_nodes() {
+        go_on()?;
+        let words = parts(kb.name(node));
+        for word in words.iter().map(|word| word.to_lowercase()).collect::<BTreeSet<_>>() {
+            *nodes_with.entry(word).or_default() += 1;
+        }
+        if kb.has_keys() && is_small(node) && SHORTENED_WORDS.contains(&words.len()) {
+            may_be_short.push((node, words));
+        }
+    }
+    let is_proper = |word: &&String| {
+        let letters = word.chars().filter(|c| c.is_alphabetic()).count();
+        letters >= MIN_SHORT_LETTERS
+            && letters + 1 >= word.chars().count()
+            && word.starts_with(char::is_uppercase)
+            && word.chars().skip(1).all(|c| !c.is_uppercase())
+            && nodes_with.get(&word.to_lowercase()) == Some(&1)
+    };
+    let short =
+        |(node, words): (NodeId, Vec<String>)| Some((node, words.iter().find(is_proper)?.clone()));
+    let mut short: HashMap<NodeId, String> = may_be_short.into_iter().filter_map(short).collect();
+    let mut small: HashSet<String> = short.values().map(|word| word.to_lowercase()).collect();
+    for node in 0..kb.n_nodes().min(READ_FOR_SMALL) {
+        go_on()?;
+        if small.is_empty() {
+            break;
+        }
+        let words = parts(kb.text(node));
+        let common = words.iter().filter(|word| small.contains(*word)).cloned();
+        for word in common.collect::<Vec<_>>() {
+            small.remove(&word);
+        }
+    }
+    short.retain(|_, word| small.contains(&word.to_lowercase()));
+    Ok(short)
+}
+
 /// Whether a text has both letters and digits, as many ids do.
 fn has_letters_and_digits(text: &str) -> bool {
     text.contains(char::is_alphabetic) && text.contains(char::is_numeric)
@@ -253,6 +322,7 @@ pub fn build(
     };
     let aliases: HashSet<FieldId> =
         (0..kb.field_names().len()).map(|f| FieldId(f as u16)).filter(|&f| is_alias(f)).collect();
+    let short = short_names(kb, go_on)?;
     let mut builder = Builder { stems: Stems::new(languages), ..Builder::default() };
     for node in 0..kb.n_nodes() {
         go_on()?;
@@ -268,9 +338,14 @@ pub fn build(
             builder.add(node, name, 0);
         }
         if kb.has_keys() {
-            if let Some(short) = without_legal_form(name) {
-                seen.insert(short.to_owned());
-                builder.add(node, short, 0);
+            for other in without_legal_form(name).map(str::to_owned).into_iter().chain(turned(name))
+            {
+                builder.add(node, &other, 0);
+                seen.insert(other);
+            }
+            if let Some(short) = short.get(&node) {
+                builder.add(node, short, SYMBOL);
+                seen.insert(short.clone());
             }
             let key = kb.key(node);
             if has_letters_and_digits(&key) && seen.insert(key.clone().into_owned()) {

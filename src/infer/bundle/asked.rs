@@ -67,6 +67,8 @@ const MAX_BEFORE_AGENT: usize = 3;
 const ARTICLES: &str = "a an the das den der die el gli il la las le les los";
 const WHICH: &str = "welche welchen welcher welches cual cuales quais qual quale quali que quel \
     quelle quelles quels";
+/// Articles and possessives before the type that a question with "who is" asks for.
+const OWN_ARTICLES: &str = "a an my our the your";
 /// Number of first words of a question without a verb that may contain the type.
 const MAX_OPENING: usize = 4;
 /// Maximum number of words that are searched for the type.
@@ -203,12 +205,12 @@ fn types_of_opening(
 ) -> Vec<TypeId> {
     let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
     match words.as_slice() {
-        [who, verb, ..] if who == "who" => {
-            if MAKES.contains(&verb.as_ref()) {
-                Vec::new()
-            } else {
-                types(who)
-            }
+        [who, verb, ..] if who == "who" && MAKES.contains(&verb.as_ref()) => Vec::new(),
+        // "who is our supplier of"
+        [who, is, rest @ ..] if who == "who" => {
+            let mut rest = rest.iter().skip_while(|word| has(OWN_ARTICLES, word));
+            let named = rest.next().filter(|_| has("are is was were", is)).map(|word| types(word));
+            named.filter(|named| !named.is_empty()).unwrap_or_else(|| types(who))
         }
         words => {
             let which = words.iter().take_while(|word| foreign && has(WHICH, word)).count();
@@ -223,13 +225,13 @@ fn types_of_opening(
                     let follows = |word: &Cow<'_, str>| {
                         has(PREPOSITIONS, word) || word.starts_with(char::is_numeric)
                     };
-                    let ends_in = |word: &Cow<'_, str>, end| word.ends_with(end);
-                    let is_active = behind(1).any(|word| ends_in(word, "ing"));
-                    let is_passive = behind(1).any(|word| ends_in(word, "ed"));
-                    is_active && is_plural || is_passive && behind(2).nth(1).is_some_and(follows)
+                    let is_passive = behind(1).any(|word| word.ends_with("ed"));
+                    is_passive && behind(2).nth(1).is_some_and(follows)
                 };
+                let is_active = || is_plural && behind(1).any(|word| word.ends_with("ing"));
                 let has_agent = || behind(MAX_BEFORE_AGENT).any(|word| has(AGENT, word));
                 let ends = at == first && (which > 0 || is_done() || has_agent())
+                    || is_active()
                     || is_next(PREPOSITIONS)
                     || foreign && is_next(FOREIGN_PREPOSITIONS);
                 ((at == first || is_plural) && !named.is_empty())

@@ -129,8 +129,8 @@ pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<
     whole(of_day(year(next)?, month, day)?, next + 1)
 }
 
-/// Returns the number of the month, from 0, with this name or abbreviation.
-fn month_of(word: &str) -> Option<usize> {
+/// Returns the number of the month, from 0, with this English name or abbreviation, in lower case.
+pub fn month_of(word: &str) -> Option<usize> {
     let is_short =
         |name: &str| name.get(..3) == Some(word) || word == "sept" && name == "september";
     MONTHS.iter().position(|&name| name == word || is_short(name))

@@ -111,6 +111,17 @@ impl TableFacts {
         is_own || !is_person(noun) && are_many
     }
 
+    /// Returns the column that describes the rows by short texts and is named after the table, such
+    /// as `loc_desc` in a table `loc`.
+    fn own_description<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
+        let is_own = |name: &str| name != DESCRIPTION && self.without_own_name(name) == DESCRIPTION;
+        let is_name = |column: &str| {
+            self.column(column).is_some_and(|own| own.has_short_texts() && !own.is_repeated())
+        };
+        let mut own = free.iter().filter(|(name, column)| is_own(name) && is_name(column));
+        own.next().map(|pair| pair.1)
+    }
+
     /// Returns the first column, of those in `free`, with a short text of several words that
     /// differs from row to row. Without such a column, a row is named by a short description, or
     /// else by its address, unless the rows are people.
@@ -136,6 +147,7 @@ impl TableFacts {
     /// - a column whose name is in [`SURE_NAMES`]
     /// - the column named after the table
     /// - a column whose name is in [`NAME_NAMES`] or ends with one of them
+    /// - a column of short descriptions named after the table
     /// - a column of company names
     /// - the first column with a short text that differs from row to row
     /// - the column of numbers named after the table, such as `version_number`
@@ -178,6 +190,7 @@ impl TableFacts {
             .or_else(|| self.own_name(&free, false))
             .or_else(|| exact(NAME_NAMES))
             .or_else(ends)
+            .or_else(|| self.own_description(&free))
             .or_else(company)
             .or_else(|| self.distinct_texts(&free))
             .or_else(|| self.own_name(&free, true));

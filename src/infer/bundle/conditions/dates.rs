@@ -128,8 +128,7 @@ impl Reader<'_> {
         };
         let is_followed = is_foreign && next.is_some_and(names_field);
         // In "2000 images", the number is a count.
-        let is_year =
-            self.words.get(end.wrapping_sub(1)).is_some_and(|word| word.folded.len() == 4);
+        let is_year = parts.iter().flat_map(|part| &part.1).all(|date| date.len() == 4);
         let is_type = |word: &Word<'_>| !self.schema.meanings(&word.stem).0.is_empty();
         if is_year && !is_followed && !self.is_end(end) && !next.is_some_and(is_type) {
             return None;

@@ -73,7 +73,7 @@ pub(super) const BEFORE_VERBS: &str = "do don does doesn did didn can could coul
 /// Words that negate a verb by themselves.
 pub(super) const NEGATED_VERBS: &str = "cannot dont doesnt wont never";
 /// Words after a negation that the negation does not exclude, as in "not only".
-pub(super) const NOT_NEGATED: &str = "only just sure know remember necessarily even too very much \
+pub(super) const NOT_NEGATED: &str = "only worth just sure know remember necessarily even too very much \
      but else matter longer idea doubt wonder";
 /// Negations that occur in titles, so that word search keeps the words after them.
 pub(super) const IN_TITLES: &str = "without no not never nothing none";
