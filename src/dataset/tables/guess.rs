@@ -634,20 +634,6 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     ))
 }
 
-/// Returns a note on the columns of objects, whose values cannot be linked or compared.
-fn objects_note(current: &TableFacts) -> Option<String> {
-    let columns = current.columns.iter().filter(|(_, column)| column.has_objects);
-    let names: Vec<&str> = columns.map(|(name, _)| name.as_str()).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "{}: columns of objects become texts: {}; to link or filter by the values inside, \
-             store each in its own column",
-            current.table.label(),
-            names.join(", ")
-        )
-    })
-}
-
 /// Returns a note on each link that was found only by numbers that may be ids of other tables too.
 fn doubtful_link_notes(current: &TableFacts, found: &[LinkColumn]) -> Vec<String> {
     let doubtful = found.iter().filter(|link| !link.rivals.is_empty());
@@ -727,7 +713,6 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
         return;
     }
     guess.notes.extend(missing_id_note(current, &found));
-    guess.notes.extend(objects_note(current));
     guess.mapping.nodes.push(nodes_table(current, &found, current.id.as_ref()));
 }
 

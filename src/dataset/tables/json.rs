@@ -1,5 +1,5 @@
 //! Reads rows of JSON files in bounded memory; a file has one object per line, or one array of
-//! objects.
+//! objects. Objects within an object become columns of their own.
 
 use std::path::Path;
 
@@ -75,16 +75,49 @@ fn cells(
     hint: &str,
     problems: &mut Problems,
 ) -> Option<Map<String, Value>> {
-    let mut cells: Map<String, Value> = match serde_json::from_str(text) {
-        Ok(cells) => cells,
+    match serde_json::from_str(text) {
+        Ok(object) => {
+            let mut cells = Map::new();
+            flatten("", object, &mut cells);
+            Some(cells)
+        }
         Err(error) => {
             let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
             problems.add(path, line, fault.with_excerpt(text));
-            return None;
+            None
         }
-    };
-    cells.retain(|_, value| !is_empty(value));
-    Some(cells)
+    }
+}
+
+/// Writes the values of an object as cells. The values of an object within it, and those of the
+/// objects of a list, have cells of their own, the latter with lists: `author_login` for
+/// `{"author": {"login": ...}}`. Of two values for one cell, the first stays.
+fn flatten(path: &str, object: Map<String, Value>, cells: &mut Map<String, Value>) {
+    for (key, value) in object {
+        let name = if path.is_empty() { key } else { format!("{path}_{key}") };
+        match value {
+            Value::Object(inner) => flatten(&name, inner, cells),
+            Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+                let mut lists: Map<String, Value> = Map::new();
+                for item in items {
+                    let mut own = Map::new();
+                    match item {
+                        Value::Object(inner) => flatten(&name, inner, &mut own),
+                        other => drop(own.insert(name.clone(), other)),
+                    }
+                    for (name, value) in own {
+                        let list = lists.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+                        if let Value::Array(list) = list {
+                            list.push(value);
+                        }
+                    }
+                }
+                lists.into_iter().for_each(|(name, list)| drop(cells.entry(name).or_insert(list)));
+            }
+            value if is_empty(&value) => {}
+            value => drop(cells.entry(name).or_insert(value)),
+        }
+    }
 }
 
 /// Splits an array of objects into its elements, character by character.

@@ -488,9 +488,9 @@ pub(super) fn value_relation(column: &str) -> String {
 /// `Brand IDs`; `None` for other names.
 pub(super) fn without_id(column: &str) -> Option<String> {
     let name = snake(column);
-    let suffixes =
-        ["_ids", "_id", "_keys", "_key", "_refs", "_ref", "_codes", "_code", "_cd", "_fk"];
-    let stem = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    let mut suffixes =
+        "_ids _id _keys _key _refs _ref _codes _code _cd _fk _login _username".split(' ');
+    let stem = suffixes.find_map(|suffix| name.strip_suffix(suffix))?;
     (!stem.is_empty()).then(|| stem.to_owned())
 }
 

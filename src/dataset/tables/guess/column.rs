@@ -68,8 +68,6 @@ pub(super) struct Column {
     /// Whether a value is not in [`TRUTHS`].
     has_untruth: bool,
     pub(super) is_date: bool,
-    /// Whether a cell is a JSON object.
-    pub(super) has_objects: bool,
     /// Number of cells that are sentences.
     sentences: u64,
     /// Number of cells that are times of a day, such as `9:30`.
@@ -149,7 +147,6 @@ impl Column {
             self.observe_list(value);
             return;
         }
-        self.has_objects |= value.is_object();
         let Some(text) = id_text(row, name) else { return };
         match text.parse::<f64>() {
             Ok(number) => self.least = Some(self.least.map_or(number, |least| least.min(number))),

@@ -34,13 +34,11 @@ fn prose_times_and_inflected_headers_are_read_as_such() {
         .map(|n| format!("{n};Moos {n};\"{}\";{}:30;{}\n", notes[n % 2], n % 3 + 8, n % 4 + 1))
         .collect();
     let towns = "dept_key;dept_name\n1;Roads\n2;Parks\n3;Pools\n4;Cash\n";
-    let objects = r#"{"id": "d1", "title": "Moss", "author": {"firm": 1}}"#;
     write(
         dir.path(),
         &[
             ("firmen.csv", &format!("nr;firma;note;opens;lead_dept\n{firms}")),
             ("offices.csv", towns),
-            ("papers.jsonl", objects),
         ],
     );
     let guess = guess_of(dir.path()).unwrap();
@@ -48,9 +46,30 @@ fn prose_times_and_inflected_headers_are_read_as_such() {
     assert_eq!(firms.name, ["firma"]);
     assert!(firms.lists.is_empty() && firms.values.is_empty(), "{firms:?}");
     assert_eq!(firms.relations.iter().map(|link| &*link.to).collect::<Vec<_>>(), ["office"]);
-    let told =
-        guess.notes.iter().any(|note| note.contains("columns of objects become texts: author"));
-    assert!(told, "{:?}", guess.notes);
+}
+
+#[test]
+fn the_values_of_objects_in_json_are_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let paper = |n: usize| {
+        format!(
+            r#"{{"id": "d{n}", "title": "Moss {n}", "author": {{"login": "p{}", "desk": {{"site": "Bonn"}}}}, "reviews": [{{"login": "p1", "note": "good"}}, {{"login": "p2", "note": "late"}}]}}"#,
+            n % 2 + 1,
+        )
+    };
+    let papers: Vec<String> = (1..4).map(paper).collect();
+    write(
+        dir.path(),
+        &[("staff.csv", "login,name\np1,Ada\np2,Bo\n"), ("papers.jsonl", &papers.join("\n"))],
+    );
+    let guess = guess_of(dir.path()).unwrap();
+    let papers = guess.mapping.nodes.iter().find(|own| own.file == "papers.jsonl").unwrap();
+    let links = papers.relations.iter().map(|link| (&*link.column, &*link.relation, &*link.to));
+    assert_eq!(
+        links.collect::<Vec<_>>(),
+        [("author_login", "has_author", "staff"), ("reviews_login", "has_reviews", "staff")]
+    );
+    assert!(papers.fields.iter().flatten().any(|field| field == "author_desk_site"));
 }
 
 #[test]

@@ -51,7 +51,12 @@ impl Reader<'_> {
         let read = self.read_name_before(at, next).or_else(|| self.read_lack(start, next));
         let negates_verb = self.is_any(at, NEGATED_VERBS)
             || at > 0 && (is_short || self.is(at, "not")) && self.is_any(at - 1, BEFORE_VERBS);
-        if read.is_none() && !negates_verb {
+        // "not focused" says how the answer is.
+        let is_state = (is_short || self.is(at, "not"))
+            && self.words.get(next).is_some_and(|word| {
+                ["ed", "en", "ing"].iter().any(|ending| word.folded.ends_with(ending))
+            });
+        if read.is_none() && !negates_verb && !is_state {
             self.read_excluded(start, next);
         }
         read
