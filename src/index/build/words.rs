@@ -23,11 +23,14 @@ use crate::{
     text::{TextIndexBuilder, WEIGHTED},
 };
 use agent_ground::{locks::locked, words::Languages};
-use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
+use agent_kb::{Direction, Kb, NodeId, RelationId, Tuple, TypeId};
 
 /// Maximum number of nodes per relation that a node refers to and whose column values are indexed
 /// with it; also the maximum number of these values per relation of such a node.
 const MAX_REFERRED: usize = 20;
+/// Maximum number of rows that refer to a node by one relation and whose names are indexed with the
+/// node; see [`is_hub`].
+const MAX_ROWS_OF_HUB: usize = 20;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
 /// Tag before the output of the text builders. One range may have several such outputs, each with
@@ -179,6 +182,23 @@ impl Builders {
     }
 }
 
+/// Whether a node that may be an answer is one to which more than [`MAX_ROWS_OF_HUB`] rows refer by
+/// a relation, each row to one node: a component with hundreds of issues. A question with words of
+/// their names asks for these rows, not for the node.
+fn is_hub(kb: &Kb, node: NodeId, relation: RelationId) -> bool {
+    let kind = kb.node_type(node);
+    let refers_to_one = |tuple: &&Tuple| {
+        let sources = kb.nodes_of_type(tuple.source).len() as u64;
+        (tuple.relation, tuple.target) == (relation, kind) && tuple.edges <= sources
+    };
+    kb.is_candidate(node)
+        && kb.degree(node, relation, Direction::In) > MAX_ROWS_OF_HUB
+        && kb
+            .tuples()
+            .iter()
+            .any(|tuple| refers_to_one(&tuple) && kb.candidate_types().contains(&tuple.source))
+}
+
 /// Returns the names of a node's neighbours, one per line. In a base with value types, the column
 /// values of the nodes that this node refers to come next. A node without a name of its own also
 /// gets the name of a node two relations away if each relation leads to a single node: a repair
@@ -191,7 +211,8 @@ fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
         names.push('\n');
     };
     for relation in relations() {
-        names_of_neighbors(kb, node, relation, Direction::Any).into_iter().for_each(&mut add);
+        let direction = if is_hub(kb, node, relation) { Direction::Out } else { Direction::Any };
+        names_of_neighbors(kb, node, relation, direction).into_iter().for_each(&mut add);
     }
     if values.is_empty() || values.contains(&kb.node_type(node)) {
         return names;
