@@ -6,7 +6,7 @@
 //! of its reviewer.
 //!
 //! Rows that may be answers themselves should come before the node that they belong to. So word
-//! search counts their texts with the names of the node's neighbours, which weigh less.
+//! search leaves out their texts.
 
 use std::borrow::Cow;
 
@@ -55,27 +55,21 @@ impl Documents {
     /// Returns the text of a node and of all rows that belong to it; empty if the node does not
     /// exist. O(rows that belong to it).
     pub(crate) fn of<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
-        self.with_rows(kb, node, kb.text(node), |_| true)
+        self.with_rows(kb, node, |_| true)
     }
 
     /// As [`of`](Self::of), without the rows that may be answers themselves.
     pub(crate) fn of_whole<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
-        self.with_rows(kb, node, kb.text(node), |part| !part.are_candidates)
-    }
-
-    /// Returns the texts of the rows that belong to a node and may be answers themselves.
-    pub(crate) fn of_answers<'a>(&self, kb: &'a Kb, node: NodeId) -> Cow<'a, str> {
-        self.with_rows(kb, node, "", |part| part.are_candidates)
+        self.with_rows(kb, node, |part| !part.are_candidates)
     }
 
     fn with_rows<'a>(
         &self,
         kb: &'a Kb,
         node: NodeId,
-        text: &'a str,
         is_part: impl Fn(&Part) -> bool,
     ) -> Cow<'a, str> {
-        let mut document = Cow::Borrowed(text);
+        let mut document = Cow::Borrowed(kb.text(node));
         let kind = kb.node_type(node);
         for part in self.0.iter().filter(|part| part.owner == kind && is_part(part)) {
             let rows = kb.neighbors(node, part.relation, part.direction);

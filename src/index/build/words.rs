@@ -130,8 +130,7 @@ impl Builders {
     /// Adds the words of a node; ids must ascend between calls.
     fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<()> {
         watch.step(STAGE, node.into(), kb.n_nodes().into())?;
-        let mut names = neighbor_names(kb, node, &self.values);
-        names.push_str(&self.documents.of_answers(kb, node));
+        let names = neighbor_names(kb, node, &self.values);
         let document = self.documents.of_whole(kb, node);
         self.text.add(node, &document, &names, kb.fields(node));
         self.terms.add(&document)?;
