@@ -16,7 +16,8 @@
 //! ("welche Firmen").
 //!
 //! A word that names no type may be the name of a relation: "reviewers of" asks for the type that a
-//! relation `reviewer` leads to.
+//! relation `reviewer` leads to. A plural may be another word of a single type's name: "docs" of
+//! `docs_page`.
 //!
 //! Nodes of these types come first in an answer. Accuracy and effect:
 //! docs/lab/2026-11-29-type-asked-for.md.
@@ -87,10 +88,12 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
         let stem = base.stems.stem(word).into_owned();
         let named = (0u16..).zip(&heads.types).filter(|(_, heads)| heads.contains(&stem));
         let named: Vec<TypeId> = named.map(|pair| TypeId(pair.0)).collect();
-        match named.as_slice() {
-            [] => heads.roles.get(&singular(word)).copied().into_iter().collect(),
-            _ => named,
+        if !named.is_empty() {
+            return named;
         }
+        let role = heads.roles.get(&singular(word));
+        let part = || heads.parts.get(&stem).filter(|_| word.ends_with('s'));
+        role.or_else(part).copied().into_iter().collect()
     };
     let mut asked = match languages.has(Language::ENGLISH) {
         true => first_head(&sought_words(query), types),
@@ -110,6 +113,8 @@ struct Heads {
     /// The type that a relation leads to, by the relation's name, if this is one word, such as
     /// `reviewer`.
     roles: BTreeMap<String, TypeId>,
+    /// The type whose name alone has a word with this stem.
+    parts: BTreeMap<String, TypeId>,
 }
 
 impl Heads {
@@ -132,6 +137,12 @@ impl Heads {
             let name = spelled_out(base.kb.relation_name(tuple.relation));
             roles.entry(name).or_default().insert(tuple.target);
         }
+        let mut parts: BTreeMap<String, BTreeSet<TypeId>> = BTreeMap::new();
+        for (kind, stems) in (0u16..).zip(&schema.types) {
+            for stem in stems {
+                parts.entry(stem.clone()).or_default().insert(TypeId(kind));
+            }
+        }
         let only = |(name, types): (String, BTreeSet<TypeId>)| match types.len() {
             1 if !name.contains(['_', ' ']) => Some((name, *types.first()?)),
             _ => None,
@@ -139,6 +150,7 @@ impl Heads {
         Self {
             types: base.kb.types().iter().zip(&schema.type_synonyms).map(of_type).collect(),
             roles: roles.into_iter().filter_map(only).collect(),
+            parts: parts.into_iter().filter_map(only).collect(),
         }
     }
 }

@@ -27,6 +27,11 @@ const SURE_SEPARATORS: usize = 2;
 const MIN_VALUE_ROWS: u64 = 20;
 /// Minimum number of rows per distinct value, for the values of a column to become nodes.
 const ROWS_PER_VALUE: u64 = 10;
+/// Number of distinct values up to which [`ROWS_PER_FEW`] rows per value are enough: the categories
+/// of a small table.
+const FEW_VALUES: usize = 20;
+/// Minimum number of rows per distinct value of at most [`FEW_VALUES`].
+const ROWS_PER_FEW: u64 = 4;
 /// Maximum number of distinct values, for the values of a column to become nodes.
 const MAX_VALUES: usize = 500;
 /// Maximum length in bytes of a column's values, for the values to become nodes.
@@ -236,7 +241,8 @@ impl Column {
     /// than short texts.
     pub(super) fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
         let is_few = |values: &HashSet<u64>| {
-            (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
+            let each = if values.len() <= FEW_VALUES { ROWS_PER_FEW } else { ROWS_PER_VALUE };
+            (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * each <= rows
         };
         if rows < MIN_VALUE_ROWS
             || !self.has_texts
