@@ -267,7 +267,7 @@ impl Column {
     }
 
     /// Whether many cells are sentences, so that commas and semicolons separate no items.
-    fn is_prose(&self) -> bool {
+    pub(super) fn is_prose(&self) -> bool {
         self.sentences as f64 >= self.filled as f64 * MIN_SENTENCE_SHARE
     }
 

@@ -116,7 +116,8 @@ impl TableFacts {
     fn own_description<'a>(&self, free: &[(String, &'a String)]) -> Option<&'a String> {
         let is_own = |name: &str| name != DESCRIPTION && self.without_own_name(name) == DESCRIPTION;
         let is_name = |column: &str| {
-            self.column(column).is_some_and(|own| own.has_short_texts() && !own.is_repeated())
+            self.column(column)
+                .is_some_and(|own| own.has_short_texts() && !own.is_prose() && !own.is_repeated())
         };
         let mut own = free.iter().filter(|(name, column)| is_own(name) && is_name(column));
         own.next().map(|pair| pair.1)
