@@ -129,6 +129,7 @@ fn meta(kb: &Kb, base: &Base) -> KbMeta {
         candidate_types,
         languages: kb.manifest().languages,
         said_as: kb.manifest().said_as.clone(),
+        parts: kb.manifest().parts.clone(),
     }
 }
 

@@ -112,10 +112,14 @@ fn flatten(path: &str, object: Map<String, Value>, cells: &mut Map<String, Value
                         }
                     }
                 }
-                lists.into_iter().for_each(|(name, list)| drop(cells.entry(name).or_insert(list)));
+                for (name, list) in lists {
+                    cells.entry(name).or_insert(list);
+                }
             }
             value if is_empty(&value) => {}
-            value => drop(cells.entry(name).or_insert(value)),
+            value => {
+                cells.entry(name).or_insert(value);
+            }
         }
     }
 }

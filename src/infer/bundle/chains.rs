@@ -32,7 +32,7 @@ const MAX_REACHED: usize = 500;
 /// Moves the nodes of the types `asked` that chains of relations connect with all names of the
 /// question to the front, those with most of its words first, unless one of the first [`HEAD`]
 /// nodes of `ranking` is one of them or has a name in its text. O(edges), at most [`MAX_EDGES`].
-pub fn connected_first(
+pub(crate) fn connected_first(
     base: &IndexedBase,
     query: &str,
     asked: &[TypeId],
