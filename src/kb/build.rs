@@ -353,6 +353,10 @@ impl KbWriter {
         for id in &candidate_types {
             self.content.part(types.get(*id as usize).map_or("", String::as_str));
         }
+        if !meta.parts.is_empty() {
+            meta.parts.iter().for_each(|name| self.content.part(name));
+            self.content.part("parts");
+        }
         let (graph_record, table_offset, table) = graph.finish()?;
         files.insert(GRAPH_FILE.to_string(), graph_record);
 

@@ -110,9 +110,8 @@ pub struct Manifest {
     pub table_entries: u64,
     /// BLAKE3 digest of the section table, in hexadecimal.
     pub table_blake3: String,
-    /// BLAKE3 digest of the content (keys, nodes, fields, edges and candidate types), in
-    /// hexadecimal. The format version, title, licence, languages, `said_as` and `parts` do not
-    /// change it.
+    /// BLAKE3 digest of the content (keys, nodes, fields, edges, candidate types and `parts`), in
+    /// hexadecimal. The format version, title, licence, languages and `said_as` do not change it.
     pub fingerprint: String,
     /// BLAKE3 digest of this object with `checksum` empty, in hexadecimal.
     pub checksum: String,
