@@ -9,9 +9,9 @@
 //! "drugs treat diseases" and "drug treats disease".
 //!
 //! Without such a word, a question that begins with "who" asks for people. Other questions ask for
-//! the type right before the first preposition, if that type is the first word or a plural. After
-//! the first word, a participle may precede the preposition: "grants led by", "bills paid in". So
-//! may one that ends in "-ing" after a plural: "people reporting to". This also holds
+//! the type right before the first preposition, if that type is the first word or a plural. A
+//! participle may precede the preposition: "grants led by", "bills paid in". A plural may also
+//! precede a participle in "-ing" or a name: "people reporting to", "tests Ada Lind did". This holds
 //! in other languages ("Rechnungen von"), in which the type may follow a word for "which" instead
 //! ("welche Firmen").
 //!
@@ -25,6 +25,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
 };
 
 use agent_ground::words::{
@@ -215,7 +216,11 @@ fn types_of_opening(
     foreign: bool,
     types: impl Fn(&str) -> Vec<TypeId>,
 ) -> Vec<TypeId> {
-    let words: Vec<_> = name_words(query).map(|(_, word)| word).take(MAX_OPENING + 1).collect();
+    let (ranges, words): (Vec<_>, Vec<_>) = name_words(query).take(MAX_OPENING + 1).unzip();
+    let is_capital = |at: usize| {
+        let range: Option<&Range<usize>> = ranges.get(at);
+        range.is_some_and(|range| query[range.clone()].starts_with(char::is_uppercase))
+    };
     match words.as_slice() {
         [who, verb, ..] if who == "who" && MAKES.contains(&verb.as_ref()) => Vec::new(),
         // "who is our supplier of"
@@ -240,10 +245,16 @@ fn types_of_opening(
                     let is_passive = behind(1).any(|word| word.ends_with("ed"));
                     is_passive && behind(2).nth(1).is_some_and(follows)
                 };
-                let is_active = || is_plural && behind(1).any(|word| word.ends_with("ing"));
+                // "people reporting to", "tests Ada Lind carried out"
+                let has_clause = || {
+                    is_plural
+                        && (behind(1).any(|word| word.ends_with("ing"))
+                            || !foreign && is_capital(at + 1))
+                };
                 let has_agent = || behind(MAX_BEFORE_AGENT).any(|word| has(AGENT, word));
-                let ends = at == first && (which > 0 || is_done() || has_agent())
-                    || is_active()
+                let ends = at == first && (which > 0 || has_agent())
+                    || (at == first || is_plural) && is_done()
+                    || has_clause()
                     || is_next(PREPOSITIONS)
                     || foreign && is_next(FOREIGN_PREPOSITIONS);
                 ((at == first || is_plural) && !named.is_empty())
@@ -342,6 +353,9 @@ mod tests {
             ("rooms booked in May", 1),
             ("rooms paid for by drivers", 1),
             ("large rooms facing the lake", 1),
+            ("large rooms booked in May", 1),
+            ("large rooms Ada Lind booked", 1),
+            ("who are our drivers", 0),
             ("room for two", 2),
         ] {
             assert_eq!(types_of_opening(query, false, types), [TypeId(expected)], "{query}");
