@@ -173,6 +173,7 @@ mod tests {
         let document = documents.of(&kb, film);
         assert!(document.starts_with("A film.\n"));
         assert_eq!(document.lines().count(), 4, "{document}");
+        assert_eq!(documents.of_whole(&kb, film), "A film.", "reviews may be answers");
         // Reviews link to films as well, so they do not belong to people.
         assert_eq!(documents.of(&kb, user), "A user.");
         assert_eq!(documents.of(&kb, reviews[0]), long("slow"));

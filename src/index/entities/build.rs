@@ -416,6 +416,34 @@ mod tests {
         assert!(!large.iter().any(|text| is_small_number(text)));
     }
 
+    #[test]
+    fn people_shorten_and_turn_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = KbWriter::create(&dir.path().join("kb")).unwrap();
+        for (key, kind, name) in [
+            ("h1", "site", "Kelbrook Community Hospital"),
+            ("h2", "site", "Electric Hospital"),
+            ("t1", "tech", "Okafor, Moira"),
+            ("t2", "tech", "Okafor, Ben"),
+            ("2016", "step", "2016"),
+        ] {
+            writer.push_keyed_node(key, kind, name, "It has electric beds.", &[]).unwrap();
+        }
+        writer.finish(&Default::default(), &mut |_, _| true).unwrap();
+        let kb = Kb::open(&dir.path().join("kb")).unwrap();
+        let path = dir.path().join("names");
+        build(&kb, Languages::ENGLISH, &path, &mut || Ok(())).unwrap();
+        let names = EntityIndex::open(&path, Languages::ENGLISH).unwrap();
+        let exact = |text: &str| -> Vec<NodeId> {
+            names.exact_mentions(text).into_iter().flat_map(|mention| mention.nodes).collect()
+        };
+        assert_eq!(exact("beds at Kelbrook"), [0]);
+        assert_eq!(exact("tests by Moira Okafor"), [2]);
+        assert_eq!(exact("late since step 2016"), [4]);
+        // A word of texts, a surname of two people and a year name nobody.
+        assert!(exact("Is it Electric, Okafor, in 2016 or at kelbrook").is_empty());
+    }
+
     /// Creates a base with a node for each name, in the language `code`, and its entity index.
     fn named(dir: &Path, code: &str, names: &[&str]) -> (Kb, EntityIndex) {
         let mut writer = KbWriter::create(&dir.join("kb")).unwrap();

@@ -150,3 +150,56 @@ fn stepped(
     }
     Some(found.into_iter().collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::bundle::{
+        asked::asked_types, conditions::Conditions, reading::Phrasings, reading::read_or_guess,
+    };
+    use agent_testing::base_of;
+
+    #[test]
+    fn answers_two_steps_away_come_first_if_nothing_near_is_found() {
+        let (mut nodes, mut edges) = (String::new(), String::new());
+        let mut add = |id: usize, kind: &str, name: &str| {
+            writeln!(nodes, r#"{{"id": {id}, "type": "{kind}", "name": "{name}"}}"#).unwrap();
+        };
+        add(0, "scheme", "Blue Ocean");
+        add(1, "scheme", "Green Field");
+        for n in 0..20 {
+            add(2 + 2 * n, "award", &format!("A{n}x"));
+            add(3 + 2 * n, "project", &format!("Study {n} of stones"));
+            let scheme = usize::from(n < 17);
+            writeln!(edges, "{}\tof_scheme\t{scheme}", 2 + 2 * n).unwrap();
+            writeln!(edges, "{}\treviewer\t{}", 3 + 2 * n, 2 + 2 * n).unwrap();
+        }
+        let base = base_of(&nodes, &edges, "scheme award project");
+        let asked = asked_types(&base, "projects paid for by Blue Ocean");
+        assert_eq!(asked, [base.kb.type_id("project").unwrap()]);
+        let of_green: Vec<(NodeId, f32)> = (0..15).map(|n| (3 + 2 * n, 1.0 / n as f32)).collect();
+        let ranked = |query: &str| {
+            let ranking = connected_first(&base, query, &asked, of_green.clone());
+            let mut first: Vec<NodeId> = ranking.iter().take(3).map(|pair| pair.0).collect();
+            first.sort_unstable();
+            first
+        };
+        assert_eq!(ranked("projects paid for by Blue Ocean"), [37, 39, 41]);
+        assert_eq!(ranked("projects with awards from Blue Ocean"), [37, 39, 41]);
+        // Near the front of the ranking are projects of this scheme.
+        assert_eq!(ranked("projects paid for by Green Field"), [3, 5, 7]);
+        assert_eq!(ranked("projects about stones"), [3, 5, 7]);
+        // A relation whose name is a noun.
+        assert_eq!(asked_types(&base, "reviewers of Study 3"), [base.kb.type_id("award").unwrap()]);
+        // An identifier, and a word that the base lacks.
+        let bare = |query: &str| {
+            let conditions = Conditions::read(&base, query);
+            let (reading, _) = read_or_guess(&base, &conditions, &Phrasings::default());
+            reading.map(|reading| reading.answers)
+        };
+        assert_eq!(bare("gadget A3x"), Some(vec![8]));
+        assert_eq!(bare("gadget with two legs A3x"), None);
+    }
+}

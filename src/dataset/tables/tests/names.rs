@@ -155,3 +155,31 @@ fn abbreviated_columns_are_names_keys_and_links() {
         ]
     );
 }
+
+#[test]
+fn a_mapping_says_what_codes_mean_and_how_people_call_types() {
+    let (dir, home) = home();
+    let grants: String = (0..40).map(|n| format!("g{n},{}\n", ["T", "L"][n % 2])).collect();
+    write(dir.path(), &[("grants.csv", &format!("grant_id,stat\n{grants}"))]);
+    let guess = guess_of(dir.path()).unwrap();
+    assert!(guess.notes.iter().any(|note| note.contains("stat has codes")), "{:?}", guess.notes);
+    let text = guess.mapping.to_toml();
+    let text = text.replace(r#""T" = """#, r#""T" = "terminated""#);
+    let import = |said_as: &str| {
+        write(dir.path(), &[("mapping.toml", &format!("{said_as}\n{text}"))]);
+        let mapping = Mapping::read(&dir.path().join("mapping.toml")).unwrap();
+        import(dir.path(), &mapping, &home, &ImportOptions::default())
+    };
+    let error = import("said_as = { grants = [\"award\"] }").unwrap_err().to_string();
+    assert!(error.contains("mapping.toml: said_as names \"grants\""), "{error}");
+    let report = import("said_as = { grant = [\"award\"] }").unwrap();
+    let kb = Kb::open(&report.base.kb_dir()).unwrap();
+    let stat = kb.nodes_of_type(kb.type_id("stat").unwrap());
+    let names: Vec<&str> = stat.iter().map(|&node| kb.name(node)).collect();
+    assert_eq!(names, ["terminated", "L"]);
+    let alias = kb.field_id("alias").unwrap();
+    assert_eq!(kb.field(stat[0], alias), Some("T"));
+    let field = kb.field_id("stat").unwrap();
+    assert_eq!(kb.field(0, field), Some("terminated"));
+    assert_eq!(kb.manifest().said_as["grant"], ["award"]);
+}
