@@ -2,7 +2,7 @@
 
 use agent_kb::Kb;
 
-use super::{guess_of, home, imported, write};
+use super::{ImportOptions, Mapping, guess_of, home, import, imported, write};
 
 #[test]
 fn a_column_called_after_its_table_names_the_rows() {
