@@ -23,7 +23,7 @@ use crate::{
     text::{TextIndexBuilder, WEIGHTED},
 };
 use agent_ground::{locks::locked, words::Languages};
-use agent_kb::{Direction, Kb, NodeId, RelationId, Tuple, TypeId};
+use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
 /// Maximum number of nodes per relation that a node refers to and whose column values are indexed
 /// with it; also the maximum number of these values per relation of such a node.
@@ -181,21 +181,18 @@ impl Builders {
     }
 }
 
-/// Whether a node that may be an answer is one to which more than [`MAX_ROWS_OF_HUB`] rows refer by
-/// a relation, each row to one node: a component with hundreds of issues. A question with words of
-/// their names asks for these rows, not for the node.
+/// Whether a node that may be an answer is one to which more than [`MAX_ROWS_OF_HUB`] rows of other
+/// types refer by a relation, each row to this node alone: a component with hundreds of issues. A
+/// question with words of their names asks for these rows, not for the node.
 fn is_hub(kb: &Kb, node: NodeId, relation: RelationId) -> bool {
-    let kind = kb.node_type(node);
-    let refers_to_one = |tuple: &&Tuple| {
-        let sources = kb.nodes_of_type(tuple.source).len() as u64;
-        (tuple.relation, tuple.target) == (relation, kind) && tuple.edges <= sources
+    let is_row = |row: &NodeId| {
+        kb.is_candidate(*row)
+            && kb.node_type(*row) != kb.node_type(node)
+            && kb.degree(*row, relation, Direction::Out) == 1
     };
     kb.is_candidate(node)
         && kb.degree(node, relation, Direction::In) > MAX_ROWS_OF_HUB
-        && kb
-            .tuples()
-            .iter()
-            .any(|tuple| refers_to_one(&tuple) && kb.candidate_types().contains(&tuple.source))
+        && kb.neighbors(node, relation, Direction::In).iter().all(is_row)
 }
 
 /// Returns the names of a node's neighbours, one per line. In a base with value types, the column
