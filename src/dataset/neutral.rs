@@ -128,7 +128,6 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates)> {
         candidate_types: parsed.candidate_types,
         languages: parsed.language,
         said_as: parsed.said_as,
-        parts: Vec::new(),
     };
     Ok((meta, templates))
 }

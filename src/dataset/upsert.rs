@@ -129,7 +129,6 @@ fn meta(kb: &Kb, base: &Base) -> KbMeta {
         candidate_types,
         languages: kb.manifest().languages,
         said_as: kb.manifest().said_as.clone(),
-        parts: kb.manifest().parts.clone(),
     }
 }
 

@@ -6,7 +6,7 @@
 //! of its reviewer.
 //!
 //! Rows that may be answers themselves should come before the node that they belong to. So word
-//! search leaves out their texts, unless labelled questions show that nobody asks for the rows.
+//! search leaves out their texts.
 
 use std::borrow::Cow;
 
@@ -122,15 +122,13 @@ fn parts(kb: &Kb, rows: TypeId) -> Vec<Part> {
     if fields.is_empty() {
         return Vec::new();
     }
-    let are_parts = kb.manifest().parts.iter().any(|name| name == kb.type_name(rows));
-    let are_candidates = !are_parts && kb.candidate_types().contains(&rows);
     let part = |(owner, relation, direction)| Part {
         owner,
         relation,
         direction,
         rows,
         fields: fields.clone(),
-        are_candidates,
+        are_candidates: kb.candidate_types().contains(&rows),
     };
     owners.into_iter().map(part).collect()
 }

@@ -37,9 +37,6 @@ pub struct KbMeta {
     pub licence: String,
     /// Names of the types whose nodes may be answers; none or `"*"` means all types.
     pub candidate_types: Vec<String>,
-    /// Names of the types whose rows are parts of the nodes that they link to, such as reviews of
-    /// films: word search finds their texts with these nodes.
-    pub parts: Vec<String>,
     /// Languages of the texts; `None` if the data do not name them.
     pub languages: Option<Languages>,
     /// Other words that people use for a type or relation, by its name.
@@ -353,10 +350,6 @@ impl KbWriter {
         for id in &candidate_types {
             self.content.part(types.get(*id as usize).map_or("", String::as_str));
         }
-        if !meta.parts.is_empty() {
-            meta.parts.iter().for_each(|name| self.content.part(name));
-            self.content.part("parts");
-        }
         let (graph_record, table_offset, table) = graph.finish()?;
         files.insert(GRAPH_FILE.to_string(), graph_record);
 
@@ -366,7 +359,6 @@ impl KbWriter {
             licence: meta.licence.clone(),
             languages: meta.languages,
             said_as: meta.said_as.clone(),
-            parts: meta.parts.clone(),
             n_nodes,
             n_edges,
             types,

@@ -82,9 +82,6 @@ pub struct Manifest {
     /// Other words that people use for a type or relation, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub said_as: BTreeMap<String, Vec<String>>,
-    /// Names of the types whose rows are parts of the nodes that they link to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<String>,
     /// Number of nodes.
     pub n_nodes: u32,
     /// Number of distinct edges.
@@ -110,7 +107,7 @@ pub struct Manifest {
     pub table_entries: u64,
     /// BLAKE3 digest of the section table, in hexadecimal.
     pub table_blake3: String,
-    /// BLAKE3 digest of the content (keys, nodes, fields, edges, candidate types and `parts`), in
+    /// BLAKE3 digest of the content (keys, nodes, fields, edges and candidate types), in
     /// hexadecimal. The format version, title, licence, languages and `said_as` do not change it.
     pub fingerprint: String,
     /// BLAKE3 digest of this object with `checksum` empty, in hexadecimal.

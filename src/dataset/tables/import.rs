@@ -29,8 +29,6 @@ use agent_kb::NodeId;
 
 /// Minimum number of labelled questions that show which types nobody asks for.
 const MIN_LABELLED: usize = 100;
-/// Minimum number of labelled questions that show whose texts belong to the nodes of other types.
-const MIN_LABELLED_FOR_TEXTS: usize = 20;
 /// Number of rows between two progress reports and checks of the stop flag.
 const ROWS_PER_REPORT: u64 = 4096;
 
@@ -95,14 +93,7 @@ pub fn import_tables(
         return Err(DatasetError::no_nodes(source));
     }
     let questions = options.questions.clone().unwrap_or_else(|| source.join(QUERIES_FILE));
-    let (n_labelled, mut parts) =
-        import.unlabelled_parts(nodes.iter().map(|(spec, _)| *spec), &questions);
-    if n_labelled >= MIN_LABELLED_FOR_TEXTS {
-        meta.parts = parts.iter().cloned().collect();
-    }
-    if n_labelled < MIN_LABELLED {
-        parts.clear();
-    }
+    let parts = import.unlabelled_parts(nodes.iter().map(|(spec, _)| *spec), &questions);
     import.answer_types.retain(|kind| !parts.contains(kind));
     let are_all = |spec: &NodesTable| {
         spec.values.is_empty() && !import.is_linking(spec) && !parts.contains(&spec.node_type)
@@ -333,15 +324,16 @@ impl Import<'_> {
         self.ends_of(spec).next().is_some()
     }
 
-    /// Returns the number of labelled questions, and the types whose rows have no name and link to
-    /// rows other than people, such as reviews of films, and are the answer of no question. If
-    /// enough questions show this, word search finds the texts of these rows with the rows that
-    /// they link to; with [`MIN_LABELLED`] of them, these types are not candidates by default.
+    /// Returns the types whose rows have no name and link to rows other than people, such as
+    /// reviews of films, if at least [`MIN_LABELLED`] questions are labelled, and none has such a
+    /// row as an answer: few labels do not show that nobody asks for these rows.
+    /// These types are not candidates by default: word search finds the texts of their rows with
+    /// the rows that they link to.
     fn unlabelled_parts<'s>(
         &self,
         nodes: impl Iterator<Item = &'s NodesTable>,
         questions: &Path,
-    ) -> (usize, BTreeSet<String>) {
+    ) -> BTreeSet<String> {
         let is_part = |spec: &&NodesTable| {
             let is_owned =
                 |link: &Link| !spec.lists.contains_key(&link.column) && !is_of_people(&link.to);
@@ -355,8 +347,8 @@ impl Import<'_> {
             let mut ids = answers.iter().flatten().map(|id| id.strip_prefix(&prefix).unwrap_or(id));
             ids.any(|id| self.ids.get(kind, id).is_some())
         };
-        parts.retain(|kind| !is_answer(kind));
-        (answers.len(), parts)
+        parts.retain(|kind| answers.len() >= MIN_LABELLED && !is_answer(kind));
+        parts
     }
 
     /// Writes the nodes of a table.
