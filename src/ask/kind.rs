@@ -4,6 +4,9 @@
 //!
 //! Uses neither a base nor a table.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::HashMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
@@ -140,26 +143,4 @@ fn features(question: &str) -> Vec<String> {
         name_words(question).map(|(_, word)| number(word.into_owned())).collect();
     let pairs = words.windows(2).map(|pair| pair.join(" "));
     pairs.chain(words.iter().cloned()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_of_other_subjects_are_told_apart() {
-        let questions = [
-            ("How many ships are there in the harbour?", Kind::Aggregation),
-            ("Which ship is the longest?", Kind::Superlative),
-            ("Is there a correlation between length and speed?", Kind::Correlation),
-            ("Is the speed of ships normally distributed?", Kind::Distribution),
-            ("Do the variances of the two fleets differ?", Kind::Variance),
-            ("What would the mean be if the tugs were left out?", Kind::Hypothetical),
-            ("How is the flag related to the age of a ship?", Kind::Descriptive),
-            ("Which is faster, the Aurora or the Borealis?", Kind::Intercomparison),
-        ];
-        for (question, kind) in questions {
-            assert_eq!(KindModel::built_in().ranked(question)[0].0, kind, "{question}");
-        }
-    }
 }

@@ -247,11 +247,6 @@ pub(crate) fn rows(kind: &str) -> impl Iterator<Item = (&'static str, Vec<&'stat
     })
 }
 
-/// Returns the words of all rows of one kind in the lexicon.
-fn words(kind: &str) -> HashSet<&'static str> {
-    rows(kind).flat_map(|(_, words)| words).collect()
-}
-
 /// All phrases with their meanings. Of several phrases that begin at the same word of a question,
 /// the longest is used.
 pub(crate) static PHRASES: LazyLock<Vec<(&str, Cue)>> = LazyLock::new(|| {
@@ -277,12 +272,6 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
         rows("field").map(|(names, words)| (names.split(", ").collect(), words)).collect()
     });
     FIELDS.iter().find(|(_, own)| own.contains(&word)).map_or(&[], |(names, _)| names)
-}
-
-/// Whether a folded word, such as `expensive`, names a degree of a field's value.
-pub(crate) fn is_degree(word: &str) -> bool {
-    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| words("degree"));
-    ALL.contains(word)
 }
 
 /// Endings of adjectives that are derived from nouns: `pricey`, `costly`, `colorful`.
@@ -314,27 +303,40 @@ pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     TYPES.iter().filter(move |own| own.iter().any(&is_own)).flatten().copied()
 }
 
-/// Whether a folded word, such as `things`, can stand for nodes of any type.
-pub(crate) fn is_anything(word: &str) -> bool {
-    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| words("anything"));
-    ALL.contains(word)
-}
-
-/// Whether a word in a field's name indicates that the field holds the time when something began.
-pub(crate) fn is_beginning(word: &str) -> bool {
-    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| words("beginning"));
-    ALL.contains(word)
-}
-
 /// Whether a phrase asks for a frequency, as `most often` does.
 pub(crate) fn is_frequency(phrase: &str) -> bool {
     ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))
 }
 
+/// Whether a folded word is in a row of this kind in the lexicon, which must have single words.
+fn is_of(kind: &'static str, word: &str) -> bool {
+    type Known = HashSet<(&'static str, &'static str)>;
+    static ALL: LazyLock<Known> = LazyLock::new(|| {
+        let kinds = ["degree", "anything", "beginning", "filler"].into_iter();
+        let words = |kind| rows(kind).flat_map(|(_, words)| words).map(move |word| (kind, word));
+        kinds.flat_map(words).collect()
+    });
+    ALL.contains(&(kind, word))
+}
+
+/// Whether a folded word, such as `expensive`, names a degree of a field's value.
+pub(crate) fn is_degree(word: &str) -> bool {
+    is_of("degree", word)
+}
+
+/// Whether a folded word, such as `things`, can stand for nodes of any type.
+pub(crate) fn is_anything(word: &str) -> bool {
+    is_of("anything", word)
+}
+
+/// Whether a word in a field's name indicates that the field holds the time when something began.
+pub(crate) fn is_beginning(word: &str) -> bool {
+    is_of("beginning", word)
+}
+
 /// Whether a folded word has no meaning of its own, such as `located`.
 pub(crate) fn is_filler(word: &str) -> bool {
-    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| words("filler"));
-    ALL.contains(word) || is_question_word(word)
+    is_of("filler", word) || is_question_word(word)
 }
 
 /// Returns the value of a number word: `zero` to `twenty`, the tens up to `ninety`, `hundred`, or
@@ -356,6 +358,7 @@ mod tests {
     #[test]
     fn every_row_of_the_lexicon_has_a_meaning_and_no_phrase_has_two() {
         let kinds = [
+            "polite",
             "written",
             "property",
             "phrase",

@@ -31,8 +31,6 @@ mod lexicon;
 mod mentions;
 mod model;
 mod plan;
-#[cfg(test)]
-mod published;
 mod reading;
 mod record;
 mod run;
@@ -275,7 +273,7 @@ impl Analyst {
         model: Option<(&Arc<Assistant>, Helps)>,
         unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
-        let question = &*spelled_out(&self.schema, question);
+        let question = &*spelled_out(question);
         let mentions = mentions(&self.schema, question);
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);

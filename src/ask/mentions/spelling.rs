@@ -1,75 +1,44 @@
 //! Writes a question in its usual form before it is split into mentions.
 
-use std::borrow::Cow;
-
-use crate::{lexicon::rows, schema::Schema};
+use crate::lexicon::rows;
 use agent_ground::words::quoted_ranges;
 
-/// Polite phrases at the start of a question; they have no meaning of their own.
-const POLITE: [&str; 8] = [
-    "could you",
-    "can you",
-    "would you",
-    "please",
-    "tell me",
-    "i want to know",
-    "i'd like to know",
-    "do you know",
-];
-
-/// Spells out `has it been` and a `%` without a number, drops polite phrases at the start,
-/// and replaces words by their usual form in the lexicon: `could you tell me what % of papers`
-/// becomes `what percent of papers`.
-pub(crate) fn spelled_out<'a>(schema: &Schema, question: &'a str) -> Cow<'a, str> {
-    let mut rest = question.trim_start();
-    let without = |text: &'_ str, polite: &str| -> Option<usize> {
-        let begins = text.get(..polite.len()).is_some_and(|own| own.eq_ignore_ascii_case(polite));
-        let behind = text.get(polite.len()..).filter(|_| begins)?;
-        behind
-            .starts_with([' ', ','])
-            .then(|| text.len() - behind.trim_start_matches([' ', ',']).len())
+/// Drops polite phrases at the start, spells out `has it been` and a `%` without a number, and
+/// replaces words by their usual form in the lexicon: `could you tell me what % of papers` becomes
+/// `what percent of papers`.
+pub(crate) fn spelled_out(question: &str) -> String {
+    let mut text = question.trim_start();
+    let behind = |text: &str, words: &str| -> Option<usize> {
+        let begins = text.get(..words.len())?.eq_ignore_ascii_case(words);
+        let rest = text.get(words.len()..).filter(|rest| begins && rest.starts_with([' ', ',']))?;
+        Some(text.len() - rest.trim_start_matches([' ', ',']).len())
     };
-    while let Some(length) = POLITE.iter().find_map(|polite| without(rest, polite)) {
-        rest = &rest[length..];
+    let polite: Vec<&str> = rows("polite").flat_map(|(_, phrases)| phrases).collect();
+    while let Some(begin) = polite.iter().find_map(|phrase| behind(text, phrase)) {
+        text = &text[begin..];
     }
-    let mut text = Cow::Borrowed(rest);
+    let mut written = text.to_owned();
     // `has it been paid` asks what `is it paid` asks.
-    if let Some(length) = without(rest, "has")
-        && let Some((subject, state)) = rest[length..].split_once(" been ")
-        && !is_quoted(rest, length + subject.len())
+    if let Some(begin) = behind(text, "has")
+        && let Some((subject, state)) = text[begin..].split_once(" been ")
+        && !is_quoted(text, begin + subject.len())
     {
-        text = Cow::Owned(format!("is {subject} {state}"));
+        written = format!("is {subject} {state}");
     }
-    for (common, others) in rows("written") {
+    for (usual, others) in rows("written") {
         for other in others {
-            if let Some(at) = word_at(&text, other) {
-                text = Cow::Owned(format!("{}{common}{}", &text[..at], &text[at + other.len()..]));
+            if let Some(at) = word_at(&written, other) {
+                written.replace_range(at..at + other.len(), usual);
             }
         }
     }
-    // `loan_no L-7` is the loan L-7, since ids are no fields.
-    for end in ["_no", "_id", "_nr", "_code"] {
-        let is_code = |text: &str, at: usize| {
-            let start = text[..at].rfind(' ').map_or(0, |space| space + 1);
-            let behind = at + end.len();
-            !text[behind..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
-                && !is_quoted(text, at)
-                && schema.base.kb.field_id(&text[start..behind]).is_none()
-        };
-        let place = |text: &str| {
-            let mut places = text.match_indices(end).map(|(at, _)| at);
-            places.find(|at| is_code(text, *at))
-        };
-        while let Some(at) = place(&text) {
-            text = Cow::Owned(format!("{}{}", &text[..at], &text[at + end.len()..]));
-        }
+    let is_bare = |(at, _): &(usize, &str)| {
+        !written[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit())
+    };
+    if let Some((at, sign)) = written.match_indices('%').find(is_bare) {
+        written = format!("{} percent {}", &written[..at], &written[at + sign.len()..]);
     }
-    let is_bare =
-        |(at, _): &(usize, &str)| !text[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit());
-    if let Some((at, sign)) = text.match_indices('%').find(is_bare) {
-        text = Cow::Owned(format!("{} percent {}", &text[..at], &text[at + sign.len()..]));
-    }
-    text
+    written
 }
 
 /// Returns the byte position of whole words in a text, ignoring ASCII case; `None` if they do not

@@ -8,7 +8,7 @@ use crate::{
     lexicon::{Bound, Cue, is_beginning},
     mentions::{Mention, Mentions, What},
     plan::{Condition, Operation, Plan},
-    reading::{Reading, operation::YES_NO, rows::members},
+    reading::{Reading, operation::YES_NO},
     schema::Schema,
 };
 use agent_kb::{MetapathStep, TypeId, distinct};
@@ -51,16 +51,11 @@ pub(super) fn listed(schema: &Schema, mentions: &Mentions) -> Option<(TypeId, Op
     }
     // Without `which`, the question may be a heading: `Swedish makers`.
     let heading = (*first != What::Cue(Cue::Which)).then_some(first);
-    let said = heading.into_iter().chain(said);
-    let mut found = None;
-    for what in said {
-        match what {
-            What::Type(kind) => return Some((*kind, Operation::List)),
-            What::Thing(thing) => found = members(schema, thing).or(found),
-            _ => break,
-        }
+    let mut said = heading.into_iter().chain(said);
+    match said.find(|what| !matches!(what, What::Thing(_)))? {
+        What::Type(kind) => Some((*kind, Operation::List)),
+        _ => None,
     }
-    Some((found?, Operation::List))
 }
 
 /// Returns the type of the nodes with which a yes-or-no question begins: `is Harbour Stout

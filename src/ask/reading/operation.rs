@@ -116,13 +116,11 @@ impl Reading<'_> {
     /// Sorts the mentions outside of the assumption into the parts of a question of the given kind.
     pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let counts_rows = self.counted.values().any(|kind| *kind == self.rows)
-            || self.occurs_in() == Some(self.rows)
-            || self.counted_by_name() == Some(self.rows)
-            || self.counted_ends() == Some(self.rows)
+            || self.counts_unnamed(self.rows)
             || self.counts_them();
         let mut parts = Parts { counts_rows, ..Parts::default() };
-        self.put_things(kind, &mut parts)?;
-        self.put_numbers(kind, &mut parts)?;
+        self.put_things(kind, false, &mut parts)?;
+        self.put_numbers(kind, false, &mut parts)?;
         for at in 0..self.mentions.all.len() {
             if self.changed[at] || self.bound.contains_key(&at) || self.asked == Some(at) {
                 continue;
@@ -276,10 +274,16 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds numbers and dates to `parts` as filters, or two numbers as compared subjects.
-    fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
+    /// Adds the numbers and dates in the assumption (if `changed`) or outside to `parts` as
+    /// filters, or two numbers as compared subjects.
+    pub(super) fn put_numbers(
+        &mut self,
+        kind: Kind,
+        changed: bool,
+        parts: &mut Parts,
+    ) -> Result<(), AskError> {
         let mut numbers = self.numbers.clone();
-        numbers.retain(|number| !number.changed);
+        numbers.retain(|number| number.changed == changed);
         let is_equal = |number: &NumberUse| number.bound == Bound::Equal;
         let compares = matches!(kind, Kind::Intercomparison | Kind::Variance)
             && parts.subjects.is_empty()
@@ -301,7 +305,7 @@ impl Reading<'_> {
             let joins = number.or || numbers.iter().any(again);
             push_number(&mut parts.filters, number.at, test, joins);
         }
-        parts.filters.extend(self.all_date_tests(false)?);
+        parts.filters.extend(self.all_date_tests(changed)?);
         Ok(())
     }
 

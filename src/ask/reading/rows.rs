@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use crate::{
     AskError,
     lexicon::{Cue, Function, is_frequency},
-    mentions::{Thing, What},
+    mentions::What,
     missing,
     reading::{Reading, asks, numbers::Bounded},
-    schema::{Schema, types_of},
+    schema::types_of,
 };
-use agent_ground::words::fold;
-use agent_kb::{Direction, FieldId, TypeId, distinct};
+use agent_kb::{Direction, FieldId, TypeId};
 
 /// Points of a type that has a field whose whole name is mentioned.
 const HAS_FIELD: f32 = 3.0;
@@ -41,11 +40,17 @@ impl Reading<'_> {
         })
     }
 
+    /// Whether nodes of a type are counted although no word for counting stands before the type.
+    pub(super) fn counts_unnamed(&self, kind: TypeId) -> bool {
+        let counted = [self.occurs_in(), self.counted_by_name(), self.counted_ends()];
+        counted.contains(&Some(kind))
+    }
+
     /// Returns the type whose nodes are counted if the question asks for a frequency: the base's
     /// only candidate type. Types that are mentioned or have a named node must be linked to it by
     /// their step with the most edges. `None` otherwise, or if the question names what to count or
     /// mentions a field.
-    pub(super) fn occurs_in(&self) -> Option<TypeId> {
+    fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.kb.candidate_types() else { return None };
         if !self.is_frequency() || !self.counted.is_empty() {
             return None;
@@ -69,7 +74,7 @@ impl Reading<'_> {
     /// Returns the type that is counted without a word for counting (`papers per venue`), or
     /// without being mentioned (`how many analysts`). The latter is the only type with the named
     /// value or, if the name is not a value, the base's only candidate type.
-    pub(super) fn counted_by_name(&self) -> Option<TypeId> {
+    fn counted_by_name(&self) -> Option<TypeId> {
         if let Some(kind) = asks::counted_by_each(self.mentions) {
             return Some(kind);
         }
@@ -87,7 +92,7 @@ impl Reading<'_> {
 
     /// Returns the type whose nodes are counted if the question only asks how many nodes a relation
     /// leads to: `how many lecturers are there`, where courses have a lecturer.
-    pub(super) fn counted_ends(&self) -> Option<TypeId> {
+    fn counted_ends(&self) -> Option<TypeId> {
         let (at, _) = self.cues(false).find(|(_, cue)| *cue == Cue::HowMany)?;
         let next = self.beside(at, 1)?;
         let Some(What::Links(relation)) = self.what(next) else { return None };
@@ -207,9 +212,7 @@ impl Reading<'_> {
                 _ => {}
             }
         }
-        points += if self.occurs_in() == Some(kind) { IS_COUNTED } else { 0.0 };
-        points += if self.counted_by_name() == Some(kind) { IS_COUNTED } else { 0.0 };
-        points += if self.counted_ends() == Some(kind) { IS_COUNTED } else { 0.0 };
+        points += if self.counts_unnamed(kind) { IS_COUNTED } else { 0.0 };
         for number in &self.numbers {
             let has = match number.what {
                 Bounded::Year => !self.time_fields(kind).is_empty(),
@@ -279,25 +282,5 @@ impl Reading<'_> {
             .collect();
         found.sort_by_key(|(filled, kind)| (std::cmp::Reverse(*filled), *kind));
         found.into_iter().map(|(_, kind)| kind).collect()
-    }
-}
-
-/// Returns the type of the nodes to which the plural of a name refers: beers for `stouts`, where
-/// `stout` is a value of a field of beers, or a node that only beers link to. `None` if the name is
-/// not a plural, or if several types fit.
-pub(super) fn members(schema: &Schema, thing: &Thing) -> Option<TypeId> {
-    let kb = &schema.base.kb;
-    let text = fold(&thing.text);
-    let is_plural = |name: &str| text.strip_suffix('s').is_some_and(|one| one == fold(name));
-    let values = thing.values.iter().filter(|value| is_plural(&value.key));
-    let mut kinds: Vec<TypeId> = values.map(|value| value.kind).collect();
-    for &node in thing.nodes.iter().filter(|node| is_plural(kb.name(**node))) {
-        let to = kb.node_type(node);
-        let links = |from: &TypeId| schema.steps(*from).iter().any(|step| step.to == to);
-        kinds.extend(types_of(kb).filter(|from| *from != to && links(from)));
-    }
-    match *distinct(kinds) {
-        [kind] => Some(kind),
-        _ => None,
     }
 }

@@ -107,7 +107,7 @@ impl Reading<'_> {
     }
 
     /// Converts a condition on rows to a test of a row.
-    fn test_of(&mut self, condition: Condition) -> Test {
+    pub(super) fn test_of(&mut self, condition: Condition) -> Test {
         let Condition { nodes, steps, .. } = condition;
         let end = steps.first().map_or(TypeId::NONE, |step| step.to);
         let from = nodes.first().map_or(end, |&node| self.kb.node_type(node));

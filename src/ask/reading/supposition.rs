@@ -2,14 +2,12 @@
 
 use crate::{
     AskError,
+    kind::Kind,
     lexicon::{Bound, Cue},
     mentions::{Mention, Mentions, What},
     missing,
     plan::{Change, Test},
-    reading::{
-        Reading,
-        numbers::{NumberUse, push_number},
-    },
+    reading::{Reading, numbers::NumberUse, operation::Parts},
 };
 use agent_kb::table::ColumnSpec;
 
@@ -65,17 +63,6 @@ fn two_at_once<T>() -> Result<T, AskError> {
     missing("two assumptions at once are not supported; make one at a time")
 }
 
-/// Whether two tests are of the same sort, so that they can be alternatives: categories in the same
-/// column, links in the same column, or the row's node.
-fn is_of_one_sort(one: &Test, other: &Test) -> bool {
-    match (one, other) {
-        (Test::Linked { column: one, .. }, Test::Linked { column: other, .. })
-        | (Test::Value { column: one, .. }, Test::Value { column: other, .. }) => one == other,
-        (Test::Is(_), Test::Is(_)) => true,
-        _ => false,
-    }
-}
-
 /// Whether two tests bound the same column from below and from above: `more than 20 and less than
 /// 50`.
 fn is_interval(one: &Test, other: &Test) -> bool {
@@ -94,36 +81,6 @@ fn is_interval(one: &Test, other: &Test) -> bool {
 }
 
 impl Reading<'_> {
-    /// Converts the names in the assumption to tests, each with the index of its last mention.
-    /// Several names of the same sort become one test with alternatives.
-    fn changed_things(&mut self) -> Result<Vec<(usize, Test)>, AskError> {
-        let mut sorts: Vec<(usize, Vec<Test>, Vec<String>)> = Vec::new();
-        for (at, thing) in self.things_of(true) {
-            let role = self.role(at, &thing)?;
-            let test = self.test(role);
-            let known = sorts.iter_mut().find(|(_, tests, _)| {
-                tests.first().is_some_and(|known| is_of_one_sort(known, &test))
-            });
-            match known {
-                Some((last, tests, names)) => {
-                    *last = at;
-                    tests.push(test);
-                    names.push(thing.text);
-                }
-                None => sorts.push((at, vec![test], vec![thing.text])),
-            }
-        }
-        let mut all = Vec::new();
-        for (at, mut tests, names) in sorts {
-            if tests.len() > 1 {
-                self.assume_any(&names.join(" or "));
-                tests = vec![Test::Any(tests)];
-            }
-            all.extend(tests.into_iter().map(|test| (at, test)));
-        }
-        Ok(all)
-    }
-
     /// Reads the assumption of the question; `None` if it makes none. Fails if the assumption is
     /// unclear or not supported.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
@@ -134,21 +91,21 @@ impl Reading<'_> {
         if self.denied.iter().any(|at| self.changed[*at]) {
             return missing("a negated assumption is not supported; say which rows to leave out");
         }
-        let mut tests = self.changed_things()?;
-        let mut numbers = self.numbers.clone();
-        numbers.retain(|one| one.changed);
+        let numbers = self.numbers.iter().filter(|one| one.changed);
         let both = |one: &NumberUse| {
-            one.bound == Bound::Equal
-                && numbers.iter().any(|other| other.at != one.at && other.what == one.what)
+            let mut others = numbers.clone().filter(|other| other.at != one.at);
+            one.bound == Bound::Equal && others.any(|other| other.what == one.what)
         };
-        if numbers.iter().any(both) {
+        if numbers.clone().any(both) {
             return two_at_once();
         }
-        for number in &numbers {
-            let test = self.number_test(number)?;
-            push_number(&mut tests, number.at, test, number.or);
+        let mut parts = Parts::default();
+        self.put_things(Kind::Aggregation, true, &mut parts)?;
+        self.put_numbers(Kind::Aggregation, true, &mut parts)?;
+        let mut tests = parts.filters;
+        for (at, condition) in parts.conditions {
+            tests.push((at, self.test_of(condition)));
         }
-        tests.extend(self.all_date_tests(true)?);
         tests.sort_by_key(|(at, _)| *at);
         for pair in tests.windows(2) {
             // `and` between two tests states two assumptions: `without those below 20 and those

@@ -67,10 +67,17 @@ const MAX_CODES: usize = 8;
 type Named = (usize, String, Role);
 
 impl Reading<'_> {
-    /// Adds the names outside of the assumption to `parts`, as conditions, filters, or compared
-    /// subjects.
-    pub(super) fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
-        let mut things = self.things_of(false);
+    /// Adds the names in the assumption (if `changed`) or outside to `parts`, as conditions,
+    /// filters, or compared subjects.
+    pub(super) fn put_things(
+        &mut self,
+        kind: Kind,
+        changed: bool,
+        parts: &mut Parts,
+    ) -> Result<(), AskError> {
+        let things = self.things().filter(|(at, _)| self.changed[*at] == changed);
+        let mut things: Vec<(usize, Thing)> =
+            things.map(|(at, thing)| (at, thing.clone())).collect();
         let compares = matches!(kind, Kind::Intercomparison | Kind::Variance | Kind::Descriptive);
         if compares {
             self.take_as_values(&mut things);
@@ -140,11 +147,13 @@ impl Reading<'_> {
                 }
                 _ => false,
             };
+            // Several names that are left out are each left out.
+            let is_alike = || last.is_some_and(|(_, _, last)| role.is_like(last));
             let either = joined.is_some_and(|(before, or)| {
                 or || !self.says_both(before)
                     && !denied
                     && !self.denied.contains(&before)
-                    && (last.is_some_and(excludes) || sums)
+                    && (last.is_some_and(excludes) || sums || changed && is_alike())
             });
             match alternatives.last_mut().filter(|_| either) {
                 Some((all, _)) => all.push((at, name, role)),
@@ -155,12 +164,6 @@ impl Reading<'_> {
             self.put_alternatives(all, denied, parts);
         }
         Ok(())
-    }
-
-    /// Returns the names in the assumption (if `changed`) or outside, with their mentions.
-    pub(super) fn things_of(&self, changed: bool) -> Vec<(usize, Thing)> {
-        let own = self.things().filter(|(at, _)| self.changed[*at] == changed);
-        own.map(|(at, thing)| (at, thing.clone())).collect()
     }
 
     /// Returns the role of the nodes with the name `thing`: nodes to which `steps` lead from the
@@ -204,7 +207,10 @@ impl Reading<'_> {
     fn put_alternatives(&mut self, all: Vec<Named>, denied: bool, parts: &mut Parts) {
         let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
         let name = names.join(" or ");
-        let at = all.first().map_or(0, |(at, _, _)| *at);
+        let mut at = all.first().map_or(0, |(at, _, _)| *at);
+        if self.changed[at] {
+            at = all.last().map_or(at, |(at, _, _)| *at);
+        }
         if all.len() > 1 {
             self.assume_any(&name);
         }
@@ -231,7 +237,7 @@ impl Reading<'_> {
     }
 
     /// Notes the assumption that a row needs only one of several names.
-    pub(super) fn assume_any(&mut self, names: &str) {
+    fn assume_any(&mut self, names: &str) {
         let kind = self.kb.type_name(self.rows);
         self.assumed.push(format!("read as each {kind} with at least one of {names}"));
     }
@@ -252,7 +258,7 @@ impl Reading<'_> {
 
     /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally,
     /// [`choose`](Self::choose) selects one. Fails if nothing links the rows to the name.
-    pub(super) fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
+    fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
         let kb = self.kb;
         let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
         let mut types = distinct(thing.nodes.iter().map(|&node| kb.node_type(node)).collect());

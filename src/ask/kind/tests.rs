@@ -1,5 +1,6 @@
-//! Tests with MEBench, a published benchmark of questions over tables, if its files are available:
-//! the classifier must recognise the kinds of its questions, and its SQL statements must run.
+//! Tests of the classifier, and tests with MEBench, a published benchmark of questions over tables,
+//! if its files are available: the classifier must recognise the kinds of its questions, and its SQL
+//! statements must run.
 
 use serde_json::Value as Json;
 
@@ -81,4 +82,21 @@ fn published_statements_bind() {
     }
     println!("{bound} of {all} published statements run");
     assert!(bound as f64 >= 0.94 * all as f64, "{bound} of {all}");
+}
+
+#[test]
+fn questions_of_other_subjects_are_told_apart() {
+    let questions = [
+        ("How many ships are there in the harbour?", Kind::Aggregation),
+        ("Which ship is the longest?", Kind::Superlative),
+        ("Is there a correlation between length and speed?", Kind::Correlation),
+        ("Is the speed of ships normally distributed?", Kind::Distribution),
+        ("Do the variances of the two fleets differ?", Kind::Variance),
+        ("What would the mean be if the tugs were left out?", Kind::Hypothetical),
+        ("How is the flag related to the age of a ship?", Kind::Descriptive),
+        ("Which is faster, the Aurora or the Borealis?", Kind::Intercomparison),
+    ];
+    for (question, kind) in questions {
+        assert_eq!(KindModel::built_in().ranked(question)[0].0, kind, "{question}");
+    }
 }
