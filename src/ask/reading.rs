@@ -30,6 +30,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     iter::successors,
+    mem::discriminant,
 };
 
 use crate::{
@@ -95,7 +96,7 @@ struct Reading<'a> {
 /// Whether a question that begins with a count asks for something else too: `how many people work
 /// here and who leads them`.
 fn asks_twice(mentions: &Mentions) -> bool {
-    const ASKING: [&str; 4] = ["what", "when", "where", "who"];
+    const ASKING: [&str; 5] = ["what", "when", "where", "which", "who"];
     let counts = mentions.all.first().is_some_and(|own| own.what == What::Cue(Cue::HowMany));
     let mut pairs = mentions.tokens.windows(2);
     counts && pairs.any(|two| two[0].word == "and" && ASKING.contains(&two[1].word.as_str()))
@@ -167,16 +168,13 @@ pub(crate) fn read(
     reading.use_numbers()?;
     reading.use_dates()?;
     reading.is_one_question()?;
-    reading.refuse_difference()?;
     reading.rows = reading.choose_rows()?;
     if let Some(own) = reading.with_own_types() {
         return read(schema, &own, text, kinds, choices);
     }
     let is_person = asks_who && schema.are_people(reading.rows);
     let listed = listed.or_else(|| is_person.then_some((reading.rows, Operation::List)));
-    reading.refuse_vague_extreme()?;
     reading.refuse_with_and_without()?;
-    reading.refuse_mean_of_one()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);
     // A number does not answer `who` or a yes-or-no question.
@@ -672,13 +670,6 @@ impl Reading<'_> {
             let (one, other) = (self.said_at(one), self.said_at(other));
             missing(format!("{one} and {other} are requested at once; ask one question at a time"))
         };
-        let all = |is: fn(Cue) -> bool| -> Vec<(usize, Cue)> {
-            self.cues(false).filter(|(_, cue)| is(*cue)).collect()
-        };
-        let counts = all(|cue| cue == Cue::HowMany);
-        if let [(one, _), (other, _), ..] = *counts {
-            return several(one, other);
-        }
         // `how many papers and authors are there`
         for (&at, kind) in &self.counted {
             if let Some(next) = self.beside_past(at, 1, |place| self.is_or(place))
@@ -689,25 +680,18 @@ impl Reading<'_> {
                 return several(at, next);
             }
         }
-        let differ = |pair: &&[(usize, Cue)]| match **pair {
-            [(one, first), (other, second)] => first != second && self.is_apart(one, other),
-            _ => false,
-        };
-        let best = all(|cue| matches!(cue, Cue::Best(..)));
-        if let Some(&[(one, _), (other, _)]) = best.windows(2).take(1).find(differ) {
-            return several(one, other);
+        let asks = |cue: Cue| matches!(cue, Cue::HowMany | Cue::Best(..) | Cue::Of(_));
+        for (at, cue) in self.cues(false).filter(|(_, cue)| asks(*cue)) {
+            let again = |(place, other): &(usize, Cue)| {
+                *place > at && discriminant(other) == discriminant(&cue)
+            };
+            if let Some((place, other)) = self.cues(false).find(again)
+                && (cue == Cue::HowMany || other != cue && self.is_apart(at, place))
+            {
+                return several(at, place);
+            }
         }
-        let which = all(|cue| cue == Cue::Which);
-        if let (Some(&(one, _)), Some(&(other, _))) = (counts.first(), which.last())
-            && one < other
-            && self.is_said_between(other.saturating_sub(2), other, &["and"])
-        {
-            return several(one, other);
-        }
-        match all(|cue| matches!(cue, Cue::Of(_))).windows(2).find(differ) {
-            Some(&[(one, _), (other, _)]) => several(one, other),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Plans the question over the chosen row type. If that fails and the question asks for most or

@@ -243,31 +243,19 @@ impl Reading<'_> {
             if cue == Cue::Only && !keeps {
                 return missing("cannot tell what \"only\" refers to");
             }
-            let is_order = matches!(
-                cue,
-                Cue::Bound(Bound::Above | Bound::AtLeast | Bound::Below | Bound::AtMost, false)
-            );
-            let has_number =
-                |at: usize| self.is_number(at) || matches!(self.what(at), Some(What::Date(_)));
-            if is_order
-                && let Some(next) = self.beside(at, 1)
-                && matches!(self.what(next), Some(What::Field(_)))
-                && !self.beside(next, 1).is_some_and(has_number)
-            {
-                return missing(format!(
-                    "a comparison with {:?} of each row is not supported; name a number",
-                    self.said_at(next)
-                ));
-            }
             let bounds = match cue {
                 Cue::Bound(bound, by_time) => !by_time && bound != Bound::Between,
                 Cue::Versus => self.said_at(at) == "than",
                 _ => false,
             };
-            if let (true, Some(What::Cue(Cue::Of(function)))) = (bounds, behind) {
+            let Some(next) = self.beside(at, 1).filter(|_| bounds) else { continue };
+            let has_number =
+                matches!(self.what_beside(next, 1), Some(What::Number(..) | What::Date(_)));
+            let is_field = cue != Cue::Versus && self.fields_at(next).is_some() && !has_number;
+            if is_field || matches!(self.cue(next), Some(Cue::Of(_))) {
                 return missing(format!(
-                    "a comparison with the {} is not supported; give a number",
-                    function.name()
+                    "a comparison with {:?} of each row is not supported; give a number",
+                    self.said_at(next)
                 ));
             }
         }

@@ -231,7 +231,12 @@ impl Reading<'_> {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
         match self.cue_beside(at, -1) {
             Some(Cue::Bound(bound, _)) => (Some(bound), None),
-            Some(Cue::Versus) => match self.beside(at, -1).and_then(|at| self.cue_beside(at, -1)) {
+            // A field may stand between: `a higher price than 20`.
+            Some(Cue::Versus) => match self
+                .beside(at, -1)
+                .and_then(|than| self.beside_past(than, -1, |at| self.is_value(at)))
+                .and_then(|more| self.cue(more))
+            {
                 // `newer than 2010` bounds the year from below.
                 Some(Cue::Comparative(high, names)) => (than(high), Some(Bounded::Implied(names))),
                 Some(Cue::More(high)) => (than(high), None),

@@ -230,7 +230,7 @@ impl Reading<'_> {
     }
 
     /// Whether the relation in a mention is a step of a condition's or a column's metapath.
-    fn is_followed(&self, at: usize, parts: &Parts) -> bool {
+    pub(super) fn is_followed(&self, at: usize, parts: &Parts) -> bool {
         let said = parts.measures.iter().chain(&parts.groups).map(|(_, column)| *column);
         let tests = parts.filters.iter().map(|(_, test)| test);
         let tests = tests.chain(parts.subjects.iter().map(|subject| &subject.test));
@@ -535,6 +535,13 @@ impl Reading<'_> {
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
     }
 
+    /// Returns the error that the rows lack the property with these names, which a word such as
+    /// `best` implies.
+    pub(super) fn no_property<T>(&self, names: &[&str]) -> Result<T, AskError> {
+        let (rows, name) = (self.kb.type_name(self.rows), names.first().unwrap_or(&"value"));
+        missing(format!("{rows} has no {name}; name a field, with \"highest\" or \"lowest\""))
+    }
+
     /// Returns the error that the question names no numeric field of the rows.
     pub(super) fn no_number<T>(&self) -> Result<T, AskError> {
         let rows = self.kb.type_name(self.rows);
@@ -585,7 +592,9 @@ impl Reading<'_> {
         }
         self.refuse_own_comparison()?;
         if self.has(Cue::Differ) {
-            return missing("a comparison within each row is not supported");
+            return missing(
+                "a comparison within each row is not supported; ask how much more A has than B",
+            );
         }
         let first =
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
@@ -713,7 +722,8 @@ impl Reading<'_> {
         }
         let extreme = || self.extreme().map(|(high, names)| (usize::MAX, high, names));
         let asked = self.comparative().or_else(extreme);
-        if self.asks_for_test() || self.has(Cue::HowMany) && asked.is_none() {
+        let is_difference = self.has(Cue::Differ) && !self.is_yes_no();
+        if self.asks_for_test() || self.has(Cue::HowMany) && asked.is_none() || is_difference {
             return Err(AskError::NoTable);
         }
         if parts.subjects.len() < 2 {
@@ -734,6 +744,9 @@ impl Reading<'_> {
         let (at, high, names) = asked.unwrap_or((usize::MAX, true, &[]));
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
+        if implied.is_none() && !names.is_empty() {
+            return self.no_property(names);
+        }
         let number = match implied {
             Some(spec) => Some((usize::MAX, self.column(spec))),
             None => parts.measures.first().copied(),

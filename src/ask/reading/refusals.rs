@@ -9,55 +9,17 @@ use agent_kb::{
 
 use crate::{
     AskError,
-    lexicon::{Cue, is_beginning, property},
+    lexicon::{Cue, is_beginning},
     mentions::{Thing, What},
     missing,
     plan::{Change, Operation},
     reading::{LOOKED_AT, Reading, numbers::is_year, operation::Parts},
-    schema::types_of,
 };
 
 /// Words that may refer to the whole base although they are names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
 impl Reading<'_> {
-    /// Refuses a question for a `difference` if it does not name the two numbers that differ.
-    pub(super) fn refuse_difference(&self) -> Result<(), AskError> {
-        // `Is there a difference` asks for a test.
-        let is_named = !self.is_yes_no()
-            && !self.asks_for_test()
-            && self.cues(false).any(|(at, _)| self.said_at(at) == "difference");
-        match is_named {
-            true => missing("the difference is ambiguous; ask how much more A has than B"),
-            false => Ok(()),
-        }
-    }
-
-    /// Refuses a question for better or worse values of a number that is not a rating: the best
-    /// grade may be the lowest.
-    pub(super) fn refuse_vague_extreme(&self) -> Result<(), AskError> {
-        const VAGUE: [&str; 4] = ["best", "worst", "better", "worse"];
-        let is_vague = |at: &usize| VAGUE.contains(&self.said_at(*at).as_str());
-        let Some(vague) = self.cues(false).map(|(at, _)| at).find(is_vague) else { return Ok(()) };
-        let is_number = |field: FieldId| {
-            let samples = types_of(self.kb).filter_map(|kind| self.schema.sample(kind, field));
-            samples.into_iter().any(|sample| sample.kind.is_number())
-                && !self.schema.is_called(self.schema.field(field), property("rating"))
-        };
-        for at in 0..self.mentions.all.len() {
-            if let Some([(field, _), ..]) = self.fields_at(at)
-                && is_number(*field)
-            {
-                return missing(format!(
-                    "cannot tell whether {:?} of {:?} means higher or lower; write \"highest\" or \"lowest\"",
-                    self.said_at(vague),
-                    self.said_at(at)
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses a word that is another form of the name of a field that all rows have: in `tickets
     /// that are still open`, `opened` is a date of every ticket.
     pub(super) fn refuse_form_of_all(&self, at: usize, field: FieldId) -> Result<(), AskError> {
@@ -126,31 +88,6 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question for a mean of single values: `which incident is the dearest on average`.
-    pub(super) fn refuse_mean_of_one(&self) -> Result<(), AskError> {
-        let mut mentions = 0..self.mentions.all.len();
-        let is_number =
-            |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some_and(ColumnKind::is_number);
-        let names_number =
-            |at: usize| self.fields_at(at).is_some_and(|own| own.iter().any(is_number));
-        let Some((_, names)) = self.extreme() else { return Ok(()) };
-        let has_number =
-            self.implied(self.rows, names).is_some() || mentions.clone().any(names_number);
-        let is_several =
-            |at: usize| self.is_group(at) || matches!(self.what(at), Some(What::Links(_)));
-        let is_single = mentions.clone().any(|at| self.type_at(at) == Some(self.rows))
-            && !mentions.any(is_several);
-        // `the highest average rating` may be a field of averages.
-        let is_mean = self.cues(false).any(|(at, _)| self.said_at(at) == "on average");
-        match is_mean && has_number && is_single {
-            true => missing(format!(
-                "each {} has a single value, so there is no mean; name groups",
-                self.kb.type_name(self.rows)
-            )),
-            false => Ok(()),
-        }
-    }
-
     /// Refuses a comparison with a property of the same row: `at another site than their manager`.
     pub(super) fn refuse_own_comparison(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
@@ -196,24 +133,58 @@ impl Reading<'_> {
                         && self.is_said_between(before, *at, &["and"])
                 })
         };
-        // In `still open`, part of the name `open_date` mentions no field.
-        let is_ignored = |at: &usize| {
-            let is_part = self.fields_at(*at).is_some_and(|of| of.iter().all(|one| one.1 < 1.0));
-            let is_bound = self.bound.contains_key(at) || self.bounded.contains(at);
-            is_part && (used.is_empty() || self.word_before(*at) == "still") && !is_bound
-        };
         let mut places = 0..self.mentions.all.len();
-        if let Some(at) = unused.or_else(|| places.find(|at| is_other(at) || is_ignored(at))) {
-            let said = self.said_at(at);
-            return missing(format!("cannot tell how {said:?} relates to the question"));
+        if let Some(at) = unused.or_else(|| places.find(is_other)) {
+            return self.unrelated(at);
         }
+        self.refuse_unused_fields(&used, parts)?;
         if supposed.is_none() && !matches!(operation, Operation::Correlate { .. }) {
             self.refuse_change()?;
         }
         if !parts.subjects.is_empty() {
             return missing("several names are given, but the question does not compare them");
         }
-        self.refuse_foreign_fields(parts)
+        Ok(())
+    }
+
+    fn unrelated(&self, at: usize) -> Result<(), AskError> {
+        missing(format!("cannot tell how {:?} relates to the question", self.said_at(at)))
+    }
+
+    /// Refuses a field that no column in `used` holds, unless it describes a name, is bounded, or
+    /// is the unit of the requested value.
+    fn refuse_unused_fields(&self, used: &[usize], parts: &Parts) -> Result<(), AskError> {
+        let field_in = |column: &usize| match &self.columns[*column] {
+            ColumnSpec::Field(field) | ColumnSpec::FieldOf { field, .. } => Some(*field),
+            _ => None,
+        };
+        let used: Vec<FieldId> = used.iter().filter_map(field_in).collect();
+        for at in 0..self.mentions.all.len() {
+            let Some(fields) = self.fields_at(at) else { continue };
+            let said = self.mentions.said(at);
+            let is_said = |field: &FieldId| {
+                let stems = &self.schema.field(*field).stems;
+                fields.iter().any(|(own, _)| own == field)
+                    || said.iter().all(|token| stems.contains(&token.stem))
+            };
+            // In `still open`, part of the name `open_date` mentions no field.
+            let is_part = fields.iter().all(|one| one.1 < 1.0) && self.word_before(at) == "still";
+            let is_used = self.asked == Some(at)
+                || self.is_unit(at)
+                || self.is_followed(at, parts)
+                || BASE.contains(&self.said_at(at).as_str())
+                || used.iter().any(is_said);
+            let is_bound = self.bound.contains_key(&at) || self.bounded.contains(&at);
+            if is_bound || is_used && !is_part {
+                continue;
+            }
+            if fields.iter().any(|(field, _)| self.kind_of(*field).is_some()) {
+                return self.unrelated(at);
+            }
+            let rows = self.kb.type_name(self.rows);
+            return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
+        }
+        Ok(())
     }
 
     /// Refuses a word for a change of values that the question does not assume, unless the word is
@@ -230,23 +201,5 @@ impl Reading<'_> {
             Some((at, _)) => missing(format!("cannot tell what {:?} refers to", self.said_at(at))),
             None => Ok(()),
         }
-    }
-
-    /// Refuses a field that the rows do not have, unless it describes a name, is bounded, or groups
-    /// the rows.
-    fn refuse_foreign_fields(&self, parts: &Parts) -> Result<(), AskError> {
-        for at in 0..self.mentions.all.len() {
-            let Some(fields) = self.fields_at(at) else { continue };
-            let groups = parts.groups.iter().any(|(group, _)| *group == at);
-            let is_said = groups || self.bound.contains_key(&at) || self.bounded.contains(&at);
-            let is_of_rows = |(field, _): &(FieldId, f32)| self.kind_of(*field).is_some();
-            let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
-            let is_said = is_said || self.asked == Some(at) || self.is_unit(at);
-            if !is_said && !is_base && !fields.iter().any(is_of_rows) {
-                let rows = self.kb.type_name(self.rows);
-                return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
-            }
-        }
-        Ok(())
     }
 }

@@ -42,7 +42,8 @@ impl Reading<'_> {
         let is_size = size.is_some();
         let implied = match implied.or(size) {
             None if names == property("time") => Some(ColumnSpec::Field(self.age_field()?)),
-            None => self.most_linked_to(parts),
+            None if names.is_empty() => self.most_linked_to(parts),
+            None => return self.no_property(names),
             found => found,
         };
         let asked = match self.asks_for_value(parts, implied.as_ref()) {

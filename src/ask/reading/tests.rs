@@ -197,10 +197,9 @@ fn numbers_per_group_are_groups() {
 
 #[test]
 fn a_number_of_another_question_is_no_answer() {
-    refused(desk(), "Which employee has the highest hours on average?", "mean");
     refused(desk(), "What share of all hours of employees is in Sales?", "shares of a total");
-    refused(desk(), "What are the worst hours of employees?", "higher or lower");
-    refused(desk(), "What is the difference in total hours of Sales and Legal?", "how much more");
+    refused(desk(), "What are the worst hours of employees?", "has no rating");
+    refused(desk(), "What is the difference in total hours of Sales and Legal?", "how much more A");
     // Tickets are opened and ended; the latter is not their age.
     assert!(ask("Which is the oldest ticket?").unwrap().told.contains("opened"));
     for question in [
@@ -317,6 +316,7 @@ fn questions_about_a_business_are_read_as_it_speaks() {
         ("Who does Bo Quist report to?", "Ada Lind (1"),
         ("How many order lines have a discount of more than 10 %?", "2 "),
         ("How many order lines have a discount?", "2 "),
+        ("How many order lines have a higher quantity than 2?", "4 "),
         ("How many order lines would be left without those with a discount over 10 %?", "4 "),
         ("What is the total quantity of Tin 1 sold?", "8 "),
         // Suppliers have a country, and no supplier is in Chile, where an order went.
@@ -328,7 +328,7 @@ fn questions_about_a_business_are_read_as_it_speaks() {
         begins(&base, question, answer);
     }
     refused(base.clone(), "Which supplier has been active the longest?", "earliest or latest");
-    refused(base.clone(), "How many order lines have a better quantity than 2?", "higher or lower");
+    refused(base.clone(), "How many order lines have a better quantity than 2?", "has no rating");
     refused(base, "What is the mean quantity with and without discount?", "two groups");
 }
 

@@ -159,6 +159,13 @@ impl Reading<'_> {
         // `drugs that target X` asks for drugs.
         let asks_rows = self.says_type(|kind| kind == self.rows);
         match self.what(at)? {
+            // `open deviations` are no dates of opening.
+            What::Field(fields)
+                if fields.iter().all(|(_, share)| *share < 1.0)
+                    && self.type_at(at + 1) == Some(self.rows) =>
+            {
+                None
+            }
             What::Field(fields) => {
                 let field = self
                     .field(fields, false)
