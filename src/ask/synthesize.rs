@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::facts::{Group, Rows, types_of_rows};
+use self::facts::{Group, Numbers, Rows, types_of_rows};
 use crate::{
     answer::{LEVEL, table_of, value_of_names},
     kind::Kind,
@@ -23,7 +23,7 @@ use agent_dataset::SYNTHETIC;
 use agent_index::IndexedBase;
 use agent_kb::{
     answer::{AnswerValue, Cell},
-    table::statistics::{self, Moments, quantile},
+    table::statistics::{self, Moments, TestResult, quantile},
 };
 use agent_retrieve::eval::values::is_same_number;
 use agent_synth::{self as synth, SynthError, Watch};
@@ -95,8 +95,9 @@ pub fn synthesize(
             if watch.stop.load(Ordering::Relaxed) {
                 return Err(SynthError::Stopped);
             }
-            let drawn = Maker { facts: &facts, rng: &mut rng }.question(kind);
-            match drawn.filter(|question| !known.contains(&question.text)) {
+            match question(&facts, &mut rng, kind)
+                .filter(|question| !known.contains(&question.text))
+            {
                 Some(question) => {
                     known.insert(question.text.clone());
                     all.push(question);
@@ -140,355 +141,256 @@ impl Questions {
     }
 }
 
-/// A question without its kind and its type of rows: the name of its wording pattern, its text and
-/// its answer. `None` if no question can be made from the drawn facts.
-type Draft = Option<(&'static str, String, AnswerValue)>;
+/// Wording patterns, one per line: the kind of the questions, the name of the pattern, and the text
+/// with the names of facts in braces.
+const PATTERNS: &str = include_str!("synthesize/patterns.tsv");
 
-fn single(value: impl Into<Cell>) -> AnswerValue {
-    value.into().into()
-}
+/// Functions of numbers, with their words.
+const FUNCTIONS: [(&str, fn(&mut [f64]) -> Option<f64>); 5] = [
+    ("mean", |numbers| Moments::of(numbers).mean()),
+    ("median", |numbers| quantile(numbers, 0.5)),
+    ("total", |numbers| Some(numbers.iter().sum())),
+    ("highest", |numbers| numbers.iter().copied().reduce(f64::max)),
+    ("standard deviation of the", |numbers| Some(Moments::of(numbers).variance()?.sqrt())),
+];
 
-/// Draws random questions from the facts of a base.
-struct Maker<'a> {
-    facts: &'a [Rows],
-    rng: &'a mut ChaCha8Rng,
-}
+/// A value of a group, with the indexes of its rows.
+type Value = (String, Vec<usize>);
 
-/// A condition of a question: its words, and the indexes of the rows that satisfy it.
-struct Condition {
-    words: String,
+/// The facts that were drawn for one question.
+struct Facts<'a> {
+    of: &'a Rows,
+    /// Whether the question is about the rows with the first of `values`, instead of all rows.
+    is_part: bool,
+    /// Indexes of the rows that the question is about.
     rows: Vec<usize>,
+    number: &'a Numbers,
+    /// Another column of numbers; `None` if the same column was drawn twice.
+    other: Option<&'a Numbers>,
+    group: Option<&'a Group>,
+    /// Two different values of `group` that a question can name.
+    values: Option<[&'a Value; 2]>,
+    /// Indexes of two rows.
+    pair: [usize; 2],
+    high: bool,
+    function: usize,
+    percent: u32,
+    /// A number between the 20th and the 80th percentile, rounded to one decimal place.
+    at: f64,
 }
 
-impl Maker<'_> {
-    fn question(&mut self, kind: Kind) -> Option<Question> {
-        let of = self.pick(self.facts)?;
-        let (template, text, answer) = match kind {
-            Kind::Aggregation => self.aggregation(of),
-            Kind::Superlative => self.superlative(of),
-            Kind::Intercomparison => self.comparison(of),
-            Kind::Distribution => self.distribution(of),
-            Kind::Correlation => self.correlation(of),
-            Kind::Variance => self.variance(of),
-            Kind::Descriptive => self.relation(of),
-            Kind::Hypothetical => self.supposition(of),
-        }?;
-        let template = format!("{} {template}", kind.name());
-        Some(Question { kind, template, rows: of.words.0.clone(), text, answer })
-    }
+fn single(value: impl Into<Cell>) -> Option<AnswerValue> {
+    Some(value.into().into())
+}
 
-    fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
-        if from.is_empty() { None } else { from.get(self.rng.random_range(0..from.len())) }
-    }
+fn significant<E>(tested: Result<TestResult, E>) -> Option<AnswerValue> {
+    single(tested.ok()?.p < LEVEL)
+}
 
-    fn chance(&mut self, of: u32) -> bool {
-        self.rng.random_range(0..of) == 0
-    }
+/// Returns the names with the largest number if `high`, else with the smallest. `None` if more than
+/// [`MAX_TIED`] names have that number, or if another number is almost equal.
+fn first(named: &[(String, f64)], high: bool) -> Option<AnswerValue> {
+    let numbers = named.iter().map(|(_, number)| *number);
+    let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
+    let first = named.iter().filter(|(_, number)| *number == best);
+    let first: Vec<String> = first.map(|(name, _)| name.clone()).collect();
+    // Sums may differ in their last digits if they are added in another order.
+    let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
+    (first.len() <= MAX_TIED && near == first.len()).then(|| value_of_names(&first))
+}
 
-    /// Draws the condition of a question: all rows (without words), or the rows with one value of a
-    /// group. If `often`, all rows are drawn only if there are no groups. `None` if the drawn value
-    /// has too few rows.
-    fn condition(&mut self, of: &Rows, often: bool) -> Option<Condition> {
-        let all = || Condition { words: String::new(), rows: (0..of.names.len()).collect() };
-        if !often && self.chance(2) || of.groups.is_empty() {
-            return Some(all());
-        }
-        let group = self.pick(&of.groups)?;
-        let (name, rows) = self.one(group)?;
-        (rows.len() >= MIN_ROWS).then(|| Condition {
-            words: format!(" with the {} \"{name}\"", group.word),
-            rows: rows.clone(),
+fn pick<'t, T>(rng: &mut ChaCha8Rng, from: &'t [T]) -> Option<&'t T> {
+    if from.is_empty() { None } else { from.get(rng.random_range(0..from.len())) }
+}
+
+/// Draws a question of a kind; `None` if the drawn facts do not suit the drawn pattern.
+fn question(all: &[Rows], rng: &mut ChaCha8Rng, kind: Kind) -> Option<Question> {
+    let of_kind =
+        |line: &'static str| line.strip_prefix(kind.name())?.trim_start().split_once('\t');
+    let patterns: Vec<(&str, &str)> = PATTERNS.lines().filter_map(of_kind).collect();
+    let (name, text) = *pick(rng, &patterns)?;
+    let facts = Facts::draw(all, rng)?;
+    let (text, answer) = (facts.written(text)?, facts.answer(name)?);
+    let template = format!("{} {name}", kind.name());
+    Some(Question { kind, template, rows: facts.of.words.0.clone(), text, answer })
+}
+
+impl<'a> Facts<'a> {
+    fn draw(all: &'a [Rows], rng: &mut ChaCha8Rng) -> Option<Self> {
+        let of = pick(rng, all)?;
+        let (number, other) = (pick(rng, &of.numbers)?, pick(rng, &of.numbers)?);
+        // The number of a row's colors by color is a question that nobody asks.
+        let is_own = |group: &&Group| number.column == format!("n_{}", group.column);
+        let group = pick(rng, &of.groups).filter(|group| !is_own(group));
+        let mut value = || group.and_then(|own| own.values.get(*pick(rng, &own.named)?));
+        let values = value().zip(value()).map(|(one, two)| [one, two]);
+        let values = values.filter(|[one, two]| one.0 != two.0);
+        let part = values.filter(|_| rng.random_range(0..2) == 0).map(|[one, _]| one.1.clone());
+        let n = of.names.len();
+        let rows = part.clone().unwrap_or_else(|| (0..n).collect());
+        let share = f64::from(rng.random_range(20..80)) / 100.0;
+        let at = quantile(&mut number.of(&rows), share)?;
+        Some(Self {
+            of,
+            is_part: part.is_some(),
+            rows,
+            number,
+            other: Some(other).filter(|other| other.word != number.word),
+            group,
+            values,
+            pair: [rng.random_range(0..n), rng.random_range(0..n)],
+            high: rng.random_range(0..2) == 0,
+            function: rng.random_range(0..FUNCTIONS.len()),
+            percent: *pick(rng, &PERCENTS)?,
+            at: (at * 10.0).round() / 10.0,
         })
     }
 
-    /// Draws a percentile of `numbers` between the 20th and the 80th; returns its value, rounded to
-    /// one decimal place.
-    fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
-        let mut sorted = numbers.to_vec();
-        let share = f64::from(self.rng.random_range(20..80)) / 100.0;
-        let at = quantile(&mut sorted, share)?;
-        Some((at * 10.0).round() / 10.0)
+    /// Writes the text of a pattern with these facts; `None` if one of them is missing.
+    fn written(&self, pattern: &str) -> Option<String> {
+        let mut parts = pattern.split(['{', '}']);
+        let mut text = parts.next()?.to_owned();
+        while let (Some(fact), Some(next)) = (parts.next(), parts.next()) {
+            text += &self.word(fact)?;
+            text += next;
+        }
+        Some(text)
     }
 
-    fn aggregation(&mut self, of: &Rows) -> Draft {
-        let Condition { words, rows } = &self.condition(of, false)?;
-        let types = &of.words.1;
-        match self.rng.random_range(0..4) {
-            0 => {
-                let question = format!("How many {types}{words} are there?");
-                Some(("count", question, single(rows.len() as f64)))
+    fn word(&self, fact: &str) -> Option<String> {
+        let value = |at: usize| self.values.map(|values| values[at].0.clone());
+        let way = |high: &str, low: &str| if self.high { high.to_owned() } else { low.to_owned() };
+        Some(match fact {
+            "type" => self.of.words.0.clone(),
+            "types" => self.of.words.1.clone(),
+            "where" if self.is_part => format!(" with the {} \"{}\"", self.group?.word, value(0)?),
+            "where" => String::new(),
+            "number" => self.number.word.clone(),
+            "other" => self.other?.word.clone(),
+            "group" => self.group?.word.clone(),
+            "one" => value(0)?,
+            "two" => value(1)?,
+            "row" => self.named(self.pair[0])?.to_owned(),
+            "other row" => self.named(self.pair[1])?.to_owned(),
+            "most" => way("highest", "lowest"),
+            "more" => way("higher", "lower"),
+            "function" => FUNCTIONS[self.function].0.to_owned(),
+            "percent" => self.percent.to_string(),
+            "at" => self.at.to_string(),
+            _ => return None,
+        })
+    }
+
+    /// Computes the answer to a question with the pattern `name`; `None` if the facts do not suit.
+    fn answer(&self, name: &str) -> Option<AnswerValue> {
+        let (number, rows) = (self.number, &self.rows);
+        let mean = |rows: &[usize]| number.mean(rows);
+        let of_value = |value: &Value| Some((value.0.clone(), mean(&value.1)?));
+        let of_row = |row: usize| Some((self.named(row)?.to_owned(), number.at(row)?));
+        match name {
+            "count" => single(rows.len() as f64),
+            "count above" => self.count_above(1.0),
+            "count changed" => self.count_above(self.factor()),
+            "count without" => single(self.without()?.len() as f64),
+            "mean without" => single(mean(&self.without()?)?),
+            "mean changed" => {
+                let numbers = self.numbers().into_iter().map(|number| number * self.factor());
+                single(Moments::of(&numbers.collect::<Vec<f64>>()).mean()?)
             }
-            1 => {
-                let column = self.pick(&of.numbers)?;
-                let numbers = column.of(rows);
-                let at = self.threshold(&numbers)?;
-                let n = numbers.iter().filter(|number| **number > at).count();
-                let question =
-                    format!("How many {types}{words} have a {} above {at}?", column.word);
-                (n > 0).then(|| ("count above", question, single(n as f64)))
+            "mean by group" => self.means(),
+            "one number" => {
+                let mut numbers = self.numbers();
+                let value = FUNCTIONS[self.function].1(&mut numbers)?;
+                single(value).filter(|_| numbers.len() >= MIN_ROWS)
             }
-            2 if !of.groups.is_empty() => {
-                let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
-                let means = group.numbers(|rows| column.mean(rows)).into_iter();
-                let row = |(name, mean): (&str, f64)| vec![Cell::from(name), Cell::from(mean)];
-                let rows: Vec<Vec<Cell>> = means.map(row).collect();
-                let fits = group.is_whole && (2..=MAX_TABLE).contains(&rows.len());
-                let question =
-                    format!("What is the mean {} of {types} for each {}?", column.word, group.word);
-                let columns = vec![group.column.clone(), format!("mean_{}", column.column)];
-                fits.then(|| ("mean by group", question, table_of(columns, rows)))
+            "row" => {
+                let named =
+                    |row: &usize| Some((self.of.names.get(*row)?.clone(), number.at(*row)?));
+                first(&rows.iter().filter_map(named).collect::<Vec<_>>(), self.high)
             }
-            _ => {
-                let column = self.pick(&of.numbers)?;
-                let mut numbers = column.of(rows);
-                let moments = Moments::of(&numbers);
-                let (word, value) = match self.rng.random_range(0..5) {
-                    0 => ("mean", moments.mean()?),
-                    1 => ("median", quantile(&mut numbers, 0.5)?),
-                    2 => ("total", numbers.iter().sum()),
-                    3 => ("highest", numbers.iter().copied().reduce(f64::max)?),
-                    _ => ("standard deviation of the", moments.variance()?.sqrt()),
-                };
-                let question = format!("What is the {word} {} of {types}{words}?", column.word);
-                (numbers.len() >= MIN_ROWS).then(|| ("one number", question, single(value)))
+            "most rows" => first(&self.whole()?.numbers(|rows| Some(rows.len() as f64)), true),
+            "mean of groups" => first(&self.whole()?.numbers(mean), self.high),
+            "means" => {
+                let [one, two] = self.values?;
+                self.better([of_value(one)?, of_value(two)?])
             }
+            "rows" => self.better([of_row(self.pair[0])?, of_row(self.pair[1])?]),
+            "numbers of rows" => {
+                self.values.and_then(|[one, two]| single(one.1.len() > two.1.len()))
+            }
+            "normal" => single(statistics::normality(&self.numbers()).ok()?.p >= LEVEL),
+            "linear" => self.both(statistics::pearson),
+            "ranks" | "two numbers" => self.both(statistics::spearman),
+            "two columns" => {
+                significant(statistics::f_test(&self.numbers(), &self.other?.of(rows)))
+            }
+            "two groups" => {
+                let samples = self.values?.map(|value| number.of(&value.1));
+                let fits = samples.iter().all(|sample| sample.len() >= MIN_ROWS);
+                significant(statistics::brown_forsythe(&samples)).filter(|_| fits)
+            }
+            "all groups" => {
+                let mut samples = self.group?.samples(number)?;
+                samples.retain(|sample| sample.len() > 1);
+                significant(statistics::brown_forsythe(&samples))
+            }
+            "number and group" => {
+                significant(statistics::kruskal_wallis(&self.group?.samples(number)?))
+            }
+            _ => None,
         }
     }
 
-    /// Returns the names with the largest number if `high`, else with the smallest. `None` if more
-    /// than [`MAX_TIED`] names have that number, or if another number is almost equal.
-    fn first(named: &[(&str, f64)], high: bool) -> Option<Vec<String>> {
-        let numbers = named.iter().map(|(_, number)| *number);
-        let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
-        let first = named.iter().filter(|(_, number)| *number == best);
-        let first: Vec<String> = first.map(|(name, _)| (*name).to_owned()).collect();
-        // Sums may differ in their last digits if they are added in another order.
-        let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
-        (first.len() <= MAX_TIED && near == first.len()).then_some(first)
+    /// Returns the numbers of the rows that the question is about.
+    fn numbers(&self) -> Vec<f64> {
+        self.number.of(&self.rows)
     }
 
-    fn superlative(&mut self, of: &Rows) -> Draft {
-        let high = self.chance(2);
-        let way = if high { "highest" } else { "lowest" };
-        let (kind, types) = &of.words;
-        let (template, question, first) = match self.rng.random_range(0..3) {
-            0 => {
-                let Condition { words, rows } = self.condition(of, true)?;
-                let column = self.pick(&of.numbers)?;
-                let number = |row: &usize| Some((of.names.get(*row)?.as_str(), column.at(*row)?));
-                let named: Vec<(&str, f64)> = rows.iter().filter_map(number).collect();
-                let question = format!("Which {kind}{words} has the {way} {}?", column.word);
-                ("row", question, Self::first(&named, high))
-            }
-            1 => {
-                let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
-                let named = group.numbers(|rows| Some(rows.len() as f64));
-                let question = format!("Which {} has the most {types}?", group.word);
-                ("most rows", question, Self::first(&named, true))
-            }
-            _ => {
-                let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
-                let column = self.pick(&of.numbers)?;
-                let named = group.numbers(|rows| column.mean(rows));
-                let question = format!(
-                    "Which {} has the {way} mean {} among {types}?",
-                    group.word, column.word
-                );
-                ("mean of groups", question, Self::first(&named, high))
-            }
-        };
-        Some((template, question, value_of_names(&first?)))
+    /// Returns the name of a row, if a question can name it.
+    fn named(&self, row: usize) -> Option<&str> {
+        self.of.names.get(row).filter(|name| self.of.is_one_name(name)).map(String::as_str)
     }
 
-    /// Draws a value that a question can name from a group; returns the value with its rows.
-    fn one<'t>(&mut self, group: &'t Group) -> Option<&'t (String, Vec<usize>)> {
-        group.values.get(*self.pick(&group.named)?)
+    /// Returns the group, if it has all its values.
+    fn whole(&self) -> Option<&Group> {
+        self.group.filter(|group| group.is_whole)
     }
 
-    /// Draws two values that a question can name from a group, each with its rows; `None` if both
-    /// draws give the same value.
-    fn two<'t>(&mut self, group: &'t Group) -> Option<[&'t (String, Vec<usize>); 2]> {
-        let (one, other) = (self.one(group)?, self.one(group)?);
-        (one.0 != other.0).then_some([one, other])
+    fn factor(&self) -> f64 {
+        1.0 + f64::from(self.percent) / 100.0
     }
 
-    fn comparison(&mut self, of: &Rows) -> Draft {
-        let high = self.chance(2);
-        let way = if high { "higher" } else { "lower" };
-        let (kind, types) = &of.words;
-        let (template, question, named) = match self.rng.random_range(0..3) {
-            0 => {
-                let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-                let [(one, rows), (other, others)] = self.two(group)?;
-                let named = [(&**one, column.mean(rows)?), (&**other, column.mean(others)?)];
-                let word = &group.word;
-                let question = format!(
-                    "Which {word} has the {way} mean {} among {types}, the {word} \"{one}\" or the {word} \"{other}\"?",
-                    column.word
-                );
-                ("means", question, named)
-            }
-            1 => {
-                let group = self.pick(&of.groups)?;
-                let [(one, rows), (other, others)] = self.two(group)?;
-                let word = &group.word;
-                let question = format!(
-                    "Are there more {types} with the {word} \"{one}\" than with the {word} \"{other}\"?"
-                );
-                return Some(("numbers of rows", question, single(rows.len() > others.len())));
-            }
-            _ => {
-                let column = self.pick(&of.numbers)?;
-                let mut one = || {
-                    let row = self.rng.random_range(0..of.names.len());
-                    let name = of.names.get(row).filter(|name| of.is_one_name(name))?;
-                    Some((name.as_str(), column.at(row)?))
-                };
-                let [(one, number), (other, second)] = [one()?, one()?];
-                let question = format!(
-                    "Which {kind} has the {way} {}, \"{one}\" or \"{other}\"?",
-                    column.word
-                );
-                ("rows", question, [(one, number), (other, second)])
-            }
-        };
-        let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
-        Some((template, question, value_of_names(&first)))
+    /// Counts the numbers that are above the drawn number after they are multiplied by `times`.
+    fn count_above(&self, times: f64) -> Option<AnswerValue> {
+        let n = self.numbers().iter().filter(|number| **number * times > self.at).count();
+        (n > 0).then(|| single(n as f64)).flatten()
     }
 
-    fn distribution(&mut self, of: &Rows) -> Draft {
-        let (condition, column) = (self.condition(of, true)?, self.pick(&of.numbers)?);
-        let tested = statistics::normality(&column.of(&condition.rows)).ok()?;
-        let (types, words, number) = (&of.words.1, &condition.words, &column.word);
-        let question = match self.chance(2) {
-            true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
-            false => format!("Is the {number} of {types}{words} normally distributed?"),
-        };
-        Some(("normal", question, single(tested.p >= LEVEL)))
+    fn means(&self) -> Option<AnswerValue> {
+        let group = self.whole()?;
+        let means = group.numbers(|rows| self.number.mean(rows)).into_iter();
+        let row = |(name, mean): (String, f64)| vec![Cell::from(name.as_str()), Cell::from(mean)];
+        let rows: Vec<Vec<Cell>> = means.map(row).collect();
+        let columns = vec![group.column.clone(), format!("mean_{}", self.number.column)];
+        (2..=MAX_TABLE).contains(&rows.len()).then(|| table_of(columns, rows))
     }
 
-    /// Draws two columns of numbers. Returns their names in words, and the numbers of each in the
-    /// given rows that have both. `None` if both draws give the same column, or too few rows have
-    /// both.
-    fn both(&mut self, of: &Rows, rows: &[usize]) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
-        let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
-        let has = |row: &usize| Some((one.at(*row)?, other.at(*row)?));
-        let (ones, others): (Vec<f64>, Vec<f64>) = rows.iter().filter_map(has).unzip();
-        let fits = one.word != other.word && ones.len() >= MIN_ROWS;
-        fits.then(|| ([one.word.clone(), other.word.clone()], ones, others))
+    /// Returns the one name of two that has the larger number (the smaller, unless `high`).
+    fn better(&self, named: [(String, f64); 2]) -> Option<AnswerValue> {
+        (named[0].1 != named[1].1).then(|| first(&named, self.high)).flatten()
     }
 
-    fn correlation(&mut self, of: &Rows) -> Draft {
-        let Condition { words, rows } = self.condition(of, false)?;
-        let ([one, other], ones, others) = self.both(of, &rows)?;
-        let types = &of.words.1;
-        let wording = self.rng.random_range(0..3);
-        let question = match wording {
-            0 => format!(
-                "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
-            ),
-            1 => format!("Is the {one} of {types}{words} correlated with their {other}?"),
-            _ => format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
-        };
-        let (template, tested) = match wording {
-            0 | 1 => ("linear", statistics::pearson(&ones, &others)),
-            _ => ("ranks", statistics::spearman(&ones, &others)),
-        };
-        Some((template, question, single(tested.ok()?.p < LEVEL)))
+    /// Tests the numbers of the rows that have both columns of numbers.
+    fn both<E>(&self, test: fn(&[f64], &[f64]) -> Result<TestResult, E>) -> Option<AnswerValue> {
+        let other = self.other?;
+        let both = |row: &usize| Some((self.number.at(*row)?, other.at(*row)?));
+        let (ones, others): (Vec<f64>, Vec<f64>) = self.rows.iter().filter_map(both).unzip();
+        (ones.len() >= MIN_ROWS).then(|| significant(test(&ones, &others))).flatten()
     }
 
-    fn variance(&mut self, of: &Rows) -> Draft {
-        let types = &of.words.1;
-        if self.chance(3) {
-            let Condition { words, rows } = self.condition(of, false)?;
-            let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
-            let tested = statistics::f_test(&one.of(&rows), &other.of(&rows)).ok();
-            let tested = tested.filter(|_| one.word != other.word)?;
-            let question = format!(
-                "Are the variances of the {} and the {} of {types}{words} significantly different?",
-                one.word, other.word
-            );
-            return Some(("two columns", question, single(tested.p < LEVEL)));
-        }
-        let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-        let (group_word, word) = (&group.word, &column.word);
-        let (template, question, samples) = if self.chance(2) {
-            let [(one, rows), (other, others)] = self.two(group)?;
-            let samples = vec![column.of(rows), column.of(others)];
-            if samples.iter().any(|sample| sample.len() < MIN_ROWS) {
-                return None;
-            }
-            let question = format!(
-                "Do the variances of the {word} of {types} differ between the {group_word} \"{one}\" and the {group_word} \"{other}\"?"
-            );
-            ("two groups", question, samples)
-        } else {
-            let mut samples = group.samples(column)?;
-            samples.retain(|sample| sample.len() > 1);
-            let question = format!(
-                "Does the spread of the {word} of {types} differ from {group_word} to {group_word}?"
-            );
-            ("all groups", question, samples)
-        };
-        let tested = statistics::brown_forsythe(&samples).ok()?;
-        Some((template, question, single(tested.p < LEVEL)))
-    }
-
-    fn relation(&mut self, of: &Rows) -> Draft {
-        let types = &of.words.1;
-        if self.chance(3) {
-            let Condition { words, rows } = self.condition(of, false)?;
-            let ([one, other], ones, others) = self.both(of, &rows)?;
-            let tested = statistics::spearman(&ones, &others).ok()?;
-            let question = format!("How is the {one} of {types}{words} related to their {other}?");
-            return Some(("two numbers", question, single(tested.p < LEVEL)));
-        }
-        let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-        let tested = statistics::kruskal_wallis(&group.samples(column)?).ok()?;
-        let question =
-            format!("How is the {} of {types} related to their {}?", group.word, column.word);
-        Some(("number and group", question, single(tested.p < LEVEL)))
-    }
-
-    fn supposition(&mut self, of: &Rows) -> Draft {
-        let types = &of.words.1;
-        if self.chance(2) {
-            let group = self.pick(&of.groups)?;
-            let (name, without) = self.one(group)?;
-            let left: Vec<usize> =
-                (0..of.names.len()).filter(|row| without.binary_search(row).is_err()).collect();
-            let those = format!("those with the {} \"{name}\"", group.word);
-            if self.chance(3) {
-                let question =
-                    format!("If {those} were left out, how many {types} would there be?");
-                return Some(("count without", question, single(left.len() as f64)));
-            }
-            let column = self.pick(&of.numbers)?;
-            let question = format!(
-                "What would the mean {} of {types} be if {those} were left out?",
-                column.word
-            );
-            return Some(("mean without", question, single(column.mean(&left)?)));
-        }
-        let Condition { words, rows } = self.condition(of, false)?;
-        let column = self.pick(&of.numbers)?;
-        let percent = *self.pick(&PERCENTS)?;
-        let numbers = column.of(&rows);
-        let word = &column.word;
-        let scaled: Vec<f64> =
-            numbers.iter().map(|number| number * (1.0 + f64::from(percent) / 100.0)).collect();
-        if self.chance(2) {
-            let at = self.threshold(&numbers)?;
-            let n = scaled.iter().filter(|number| **number > at).count();
-            let question = format!(
-                "If every {word} were {percent} % higher, how many {types}{words} would have a {word} above {at}?"
-            );
-            return (n > 0).then(|| ("count changed", question, single(n as f64)));
-        }
-        let mean = Moments::of(&scaled).mean()?;
-        let question = format!(
-            "What would the mean {word} of {types}{words} be if every {word} were {percent} % higher?"
-        );
-        Some(("mean changed", question, single(mean)))
+    /// Returns the rows without the first value.
+    fn without(&self) -> Option<Vec<usize>> {
+        let [(_, without), _] = self.values?;
+        Some((0..self.of.names.len()).filter(|row| without.binary_search(row).is_err()).collect())
     }
 }

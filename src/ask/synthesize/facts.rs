@@ -83,9 +83,9 @@ pub(super) struct Group {
 impl Group {
     /// Returns the values with the number that `number` computes from their rows. Values for which
     /// `number` returns `None` are left out.
-    pub(super) fn numbers(&self, number: impl Fn(&[usize]) -> Option<f64>) -> Vec<(&str, f64)> {
+    pub(super) fn numbers(&self, number: impl Fn(&[usize]) -> Option<f64>) -> Vec<(String, f64)> {
         let values = self.values.iter();
-        values.filter_map(|(name, rows)| Some((name.as_str(), number(rows)?))).collect()
+        values.filter_map(|(name, rows)| Some((name.clone(), number(rows)?))).collect()
     }
 
     /// Returns the numbers of a column for each value; `None` if values are missing.
