@@ -47,7 +47,7 @@ const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most
 /// Words after which a word without meaning of its own may be a name.
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
 /// Forms of the verb after which a value is stated.
-const BEING: [&str; 5] = ["are", "is", "was", "were", "been"];
+pub(crate) const BEING: [&str; 5] = ["are", "is", "was", "were", "been"];
 /// Words between such a verb and the value.
 const STATING: [&str; 7] = ["not", "or", "either", "still", "now", "currently", "already"];
 /// Words after which an adjective asks for the value of a field: `how expensive`.
@@ -328,7 +328,7 @@ impl Reader<'_> {
         for name in self.schema.base.entities.exact_mentions(self.text) {
             let (first, last) = (&words[name.words.start], &words[name.words.end - 1]);
             let at = self.between(first.start, last.end);
-            if at.is_empty() || !name.quoted && self.is_in_schema_name(&at) {
+            if at.is_empty() {
                 continue;
             }
             let is_beside_type = |&node: &NodeId| {
@@ -369,6 +369,7 @@ impl Reader<'_> {
             (at, what)
         });
         let mut things: Vec<(Range<usize>, What)> = quoted.collect();
+        found.retain(|(at, _)| !self.is_in_schema_name(at));
         found.sort_by_key(|(at, _)| (Reverse(at.len()), at.start));
         things.extend(found.into_iter().map(|(at, thing)| (at, What::Thing(thing))));
         things

@@ -164,6 +164,16 @@ pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
     steps
 }
 
+/// Drops the last word of a type's name if it only says that the type is a table: `lot_hdr` is a
+/// lot.
+fn without_table(mut name: Words) -> Words {
+    const TABLES: [&str; 6] = ["header", "master", "table", "tbl", "record", "data"];
+    if name.stems.len() > 1 && name.words.pop_if(|last| TABLES.contains(&last.as_str())).is_some() {
+        name.stems.pop();
+    }
+    name
+}
+
 impl Schema {
     /// Reads the schema of a base; field values are sampled when they are first needed.
     pub(crate) fn new(base: Arc<IndexedBase>) -> Self {
@@ -174,7 +184,7 @@ impl Schema {
             Words { joined: words_of(name).concat(), words, stems }
         };
         let kb = &base.kb;
-        let types: Vec<Words> = kb.types().iter().map(in_words).collect();
+        let types: Vec<Words> = kb.types().iter().map(in_words).map(without_table).collect();
         let relations: Vec<Words> = kb.relations().iter().map(in_words).collect();
         let says = |word: &String| {
             let is_type = types.iter().any(|kind| kind.words.contains(word));
@@ -327,6 +337,30 @@ impl Schema {
             (Reverse(self.said(steps, said)), Reverse(*fewest), steps.clone())
         });
         found.into_iter().map(|(steps, _)| steps).collect()
+    }
+
+    /// Returns the metapaths of [`MAX_STEPS`] outgoing steps from one type to another that visit no
+    /// type twice.
+    pub(crate) fn chains(&self, from: TypeId, to: TypeId) -> Vec<Vec<MetapathStep>> {
+        let mut chains: Vec<Vec<MetapathStep>> = vec![Vec::new()];
+        for _ in 0..MAX_STEPS {
+            let mut next = Vec::new();
+            for steps in chains {
+                let end = steps.last().map_or(from, |step| step.to);
+                let is_new = |step: &MetapathStep| {
+                    step.direction == Direction::Out
+                        && step.to != from
+                        && end != to
+                        && !steps.iter().any(|other| other.to == step.to)
+                };
+                let own = self.edges(end).map(|(step, _)| step).filter(is_new);
+                next.extend(own.map(|step| [steps.as_slice(), &[step]].concat()));
+            }
+            next.truncate(MAX_PATHS);
+            chains = next;
+        }
+        chains.retain(|steps| steps.last().is_some_and(|step| step.to == to));
+        chains
     }
 
     /// Returns the steps that begin at a type, each with its number of edges.

@@ -3,7 +3,12 @@
 use crate::lexicon::rows;
 use agent_ground::words::quoted_ranges;
 
-/// Drops polite phrases at the start, spells out `has it been` and a `%` without a number, and
+const MONTHS: &str = "january february march april may june july august september october november \
+                      december";
+/// Words between the two months of a range.
+const RANGES: [&str; 7] = ["and", "to", "through", "until", "till", "-", "\u{2013}"];
+
+/// Drops polite phrases at the start, spells out `has it been`, years and a `%` without a number, and
 /// replaces words by their usual form in the lexicon: `could you tell me what % of papers` becomes
 /// `what percent of papers`.
 pub(crate) fn spelled_out(question: &str) -> String {
@@ -32,6 +37,7 @@ pub(crate) fn spelled_out(question: &str) -> String {
             }
         }
     }
+    written = with_years(&written);
     let is_bare = |(at, _): &(usize, &str)| {
         !written[..*at].trim_end().ends_with(|c: char| c.is_ascii_digit())
     };
@@ -39,6 +45,36 @@ pub(crate) fn spelled_out(question: &str) -> String {
         written = format!("{} percent {}", &written[..at], &written[at + sign.len()..]);
     }
     written
+}
+
+/// Writes the year of the second month of a range after the first one too: `1 January 2025 to 30
+/// June 2025`.
+fn with_years(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let bare = |word: &str| word.trim_matches([',', '.', '?', '(', ')']).to_lowercase();
+    let is_month = |word: &str| {
+        MONTHS.split(' ').any(|month| {
+            let begins = |n: usize| month.get(..n) == Some(bare(word).as_str());
+            begins(month.len()) || begins(3)
+        })
+    };
+    let is_year = |word: &&&str| bare(word).len() == 4 && bare(word).parse::<u16>().is_ok();
+    let is_day = |word: &str| bare(word).len() < 3 && bare(word).parse::<u8>().is_ok();
+    let mut written: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    for at in 0..words.len() {
+        let behind = words.get(at + 1..).unwrap_or_default();
+        let days = behind.iter().take_while(|word| is_day(word)).count();
+        let [joins, rest @ ..] = &behind[days..] else { continue };
+        let month = rest.iter().take(2).position(|word| is_month(word));
+        if is_month(words[at])
+            && RANGES.contains(&&*bare(joins))
+            && let Some(month) = month
+            && let Some(year) = rest[month + 1..].iter().take(2).find(is_year)
+        {
+            written[at + days] += &format!(" {}", bare(year));
+        }
+    }
+    written.join(" ")
 }
 
 /// Returns the byte position of whole words in a text, ignoring ASCII case; `None` if they do not

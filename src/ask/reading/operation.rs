@@ -325,12 +325,29 @@ impl Reading<'_> {
                     Some(ColumnKind::Year) => {
                         self.follows_by(at) || self.is_parting(at) && !self.bounded.contains(&at)
                     }
-                    Some(kind) => kind.groups() && !kind.is_number() && !self.bounded.contains(&at),
+                    Some(kind) if kind.is_number() => {
+                        self.follows_by(at)
+                            && self.extreme().is_none()
+                            && !self.bounded.contains(&at)
+                            && self.is_code(fields)
+                    }
+                    Some(kind) => kind.groups() && !self.bounded.contains(&at),
                     None => self.follows_by(at) && self.linked_field(at).is_some(),
                 }
             }
             _ => false,
         }
+    }
+
+    /// Whether the numbers of a field are few and whole, so that they may be codes: a severity of 1,
+    /// 2 or 3.
+    fn is_code(&self, fields: &[(FieldId, f32)]) -> bool {
+        const MAX_CODES: usize = 10;
+        let sample = self.field(fields, false).and_then(|of| self.schema.sample(self.rows, of));
+        sample.is_some_and(|sample| {
+            let is_digits = |text: &String| text.bytes().all(|b| b.is_ascii_digit());
+            sample.distinct <= MAX_CODES && sample.values.iter().all(is_digits)
+        })
     }
 
     /// Whether the value after a type describes its nodes: `orders by customers in Germany`.

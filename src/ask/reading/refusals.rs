@@ -138,6 +138,12 @@ impl Reading<'_> {
             return self.unrelated(at);
         }
         self.refuse_unused_fields(&used, parts)?;
+        // `which brand` is not answered by a number.
+        if let (Operation::Number(_), Some(which)) = (operation, self.which())
+            && matches!(self.what(which + 1), Some(What::Type(_) | What::Links(_) | What::Relation))
+        {
+            return self.unrelated(which + 1);
+        }
         if supposed.is_none() && !matches!(operation, Operation::Correlate { .. }) {
             self.refuse_change()?;
         }
@@ -185,6 +191,23 @@ impl Reading<'_> {
             return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
         }
         Ok(())
+    }
+
+    /// Refuses a number that the question names by a part of its field's name only, without its type
+    /// and without a function: `which lot had the most cases`, where deviations have `cases_aff`.
+    pub(super) fn refuse_part_of_name(&self, parts: &Parts) -> Result<(), AskError> {
+        let Some((at, _)) = parts.measures.first() else { return Ok(()) };
+        let said =
+            self.fields_at(*at).and_then(|fields| self.field(fields, true).zip(fields.first()));
+        let rows = self.kb.type_name(self.rows);
+        match said.filter(|(_, (_, share))| *share < 1.0 && !self.says_type(|of| of == self.rows)) {
+            Some((field, _)) => missing(format!(
+                "cannot tell whether {:?} means {:?} of {rows}; name the field or its type",
+                self.said_at(*at),
+                self.kb.field_name(field)
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a word for a change of values that the question does not assume, unless the word is

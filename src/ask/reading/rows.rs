@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     AskError,
-    lexicon::{Cue, Function, is_frequency},
+    lexicon::{Cue, Function, is_frequency, property},
     mentions::What,
     missing,
     reading::{Reading, asks, numbers::Bounded},
@@ -155,6 +155,8 @@ impl Reading<'_> {
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
+        let first = self.beside(0, 1).filter(|_| self.cue(0) == Some(Cue::Which));
+        let asks_type = first.is_some_and(|first| self.type_at(first).is_some());
         let is_said = || self.says_type(|said| said == kind);
         for (at, mention) in self.mentions.all.iter().enumerate() {
             match &mention.what {
@@ -202,7 +204,10 @@ impl Reading<'_> {
                     }
                 }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
-                    points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
+                    // In `which grant started earliest`, no other type's year is meant.
+                    let may_be = is_said() || !asks_type || **names != *property("time");
+                    let has = may_be && self.implied(kind, names).is_some();
+                    points += if has { HAS_FIELD } else { 0.0 };
                 }
                 What::Thing(thing) => {
                     let of_rows = thing.values.iter().any(|value| value.kind == kind);

@@ -73,6 +73,7 @@ impl Reading<'_> {
                         return missing(COUNTED_TWICE);
                     }
                     (Some(column), None) => {
+                        self.refuse_part_of_name(parts)?;
                         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
                         let function = if most { Function::Sum } else { extreme };
                         self.assumed.push(format!("read as the {} of each", function.name()));
@@ -160,7 +161,7 @@ impl Reading<'_> {
     }
 
     /// Returns the index of the first `which`.
-    fn which(&self) -> Option<usize> {
+    pub(super) fn which(&self) -> Option<usize> {
         self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at)
     }
 

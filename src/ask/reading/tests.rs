@@ -656,3 +656,60 @@ fn conditions_over_one_table_of_links_hold_of_one_row() {
     };
     assert!(told.contains(&"Legal hold (1 feature row)".to_owned()), "{told:?}");
 }
+
+/// Opens a base as from the tables of a works: lots, counted in cases, deviations of lots, and
+/// milestones, whose owners and whose projects' grants belong to departments.
+fn works() -> Arc<IndexedBase> {
+    static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
+        let nodes = r#"{"id": 0, "type": "unit", "name": "CS"}
+{"id": 1, "type": "lot_hdr", "name": "BK1-1", "details": {"qty_cs": 10, "made": "2025-01-05"}}
+{"id": 2, "type": "lot_hdr", "name": "BK1-2", "details": {"qty_cs": 30, "made": "2025-07-05"}}
+{"id": 3, "type": "deviation", "name": "D-1", "details": {"sev": 1, "cases_aff": 7}}
+{"id": 4, "type": "deviation", "name": "D-2", "details": {"sev": 3, "cases_aff": 9}}
+{"id": 5, "type": "deviation", "name": "D-3", "details": {"sev": 3, "cases_aff": 1}}
+{"id": 6, "type": "department", "name": "Law"}
+{"id": 7, "type": "department", "name": "Music"}
+{"id": 8, "type": "person", "name": "Ada Lind"}
+{"id": 9, "type": "person", "name": "Bo Quist"}
+{"id": 10, "type": "grant", "name": "Peat", "details": {"start_dt": "2014-01-01"}}
+{"id": 11, "type": "grant", "name": "Hedgerows", "details": {"start_dt": "2019-01-01"}}
+{"id": 12, "type": "project", "name": "P-1"}
+{"id": 13, "type": "milestone", "name": "M-1"}
+{"id": 14, "type": "milestone", "name": "M-2"}
+{"id": 15, "type": "paper", "name": "On peat", "details": {"pub_year": 2016}}
+"#;
+        let mut edges = "3\thas_lot\t1\n4\thas_lot\t2\n5\thas_lot\t2\n1\thas_unit\t0\n".to_owned();
+        edges += "8\thas_dept\t6\n9\thas_dept\t7\n10\thas_dept\t6\n11\thas_dept\t7\n";
+        edges += "12\thas_grant\t10\n13\thas_proj\t12\n14\thas_proj\t12\n";
+        edges += "13\thas_owner\t8\n14\thas_owner\t9\n15\thas_proj\t12\n";
+        base_of(nodes, &edges, "lot_hdr")
+    });
+    BASE.clone()
+}
+
+#[test]
+fn names_of_columns_are_no_names_of_things() {
+    begins(&works(), "Which lot has the highest QTY_CS?", "BK1-2: 30");
+    // The cases of a deviation are not those of a lot.
+    refused(works(), "Which lot had the most cases?", "name the field or its type");
+    begins(&works(), "deviations per severity", "2 groups");
+    begins(&works(), "Which grant started earliest?", "Peat: 2014-01-01");
+}
+
+#[test]
+fn two_routes_to_a_type_are_two_readings() {
+    let Err(AskError::Ambiguous(found)) =
+        Analyst::new(works()).ask("How many milestones are in Law?")
+    else {
+        panic!()
+    };
+    let told: Vec<&str> = found.iter().map(|one| one.told.as_str()).collect();
+    assert_eq!(told, ["1 (milestone row)", "2 (milestone rows)"]);
+    begins(&works(), "How many milestones are in Law by their owner?", "1 ");
+}
+
+#[test]
+fn the_first_month_of_a_range_has_the_year_of_the_second() {
+    begins(&works(), "lots made between 1 January and 30 June 2025, how many?", "1 ");
+    begins(&works(), "How many lots were made from January thru July 2025?", "2 ");
+}

@@ -8,7 +8,7 @@ use crate::{
     AskError,
     kind::Kind,
     lexicon::{Cue, Function},
-    mentions::{Thing, What},
+    mentions::{BEING, Thing, What},
     missing,
     plan::{Condition, Subject, Test, reversed},
     reading::{
@@ -246,7 +246,10 @@ impl Reading<'_> {
     /// strongly. Of several, [`choose`](Self::choose) selects one. Fails if no metapath leads to
     /// the type.
     pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
-        let paths = self.schema.best_paths(self.rows, kind, &self.said);
+        let mut paths = self.schema.best_paths(self.rows, kind, &self.said);
+        paths.extend(self.other_routes(&paths, kind));
+        let most = paths.iter().map(|steps| self.schema.said(steps, &self.said)).max();
+        paths.retain(|steps| Some(self.schema.said(steps, &self.said)) == most);
         let kb = self.kb;
         let told =
             |steps: &Vec<MetapathStep>| metapath_in_words(kb, self.rows, steps.iter().copied());
@@ -254,6 +257,22 @@ impl Reading<'_> {
             missing(format!("nothing links {} to {}", kb.type_name(self.rows), kb.type_name(kind)))
         };
         self.choose(paths, told).map_or_else(none, Ok)
+    }
+
+    /// Returns the longer metapaths from the rows to a type that are as natural as `paths`, the
+    /// shortest ones: if these have an intermediate type, others that lead to a single node. The
+    /// department of a milestone is that of its owner, or that of the grant of its project.
+    fn other_routes(&self, paths: &[Vec<MetapathStep>], kind: TypeId) -> Vec<Vec<MetapathStep>> {
+        if !paths.first().is_some_and(|steps| steps.len() == 2) {
+            return Vec::new();
+        }
+        let mut chains = self.schema.chains(self.rows, kind);
+        let is_detour = |steps: &Vec<MetapathStep>| {
+            let passes = |path: &Vec<MetapathStep>| steps.iter().any(|step| step.to == path[0].to);
+            paths.iter().any(passes)
+        };
+        chains.retain(|steps| !is_detour(steps) && self.leads_to_one(self.rows, steps));
+        chains
     }
 
     /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally,
@@ -290,6 +309,12 @@ impl Reading<'_> {
             within.retain(|step| self.has_direction(at, *step));
             linked.extend(within.into_iter().map(|step| vec![step]));
         }
+        // In `grants that are closed`, no other node than the grant or its status is closed.
+        if BEING.contains(&self.word_before(at))
+            && thing.nodes.iter().all(|&node| self.schema.value_types.contains(&kb.node_type(node)))
+        {
+            linked.retain(|steps| steps.len() == 1);
+        }
         // Keeps the shortest metapaths, and metapaths that continue a shortest one to a single
         // node, such as from an institution to its country. Of these, keeps those that the question
         // mentions most.
@@ -302,6 +327,9 @@ impl Reading<'_> {
             rest.is_some_and(|rest| rest.is_empty() || self.leads_to_one(end(begin), rest))
         };
         linked.retain(|steps| near.iter().any(|begin| is_part(steps, begin)));
+        for kind in distinct(near.iter().map(|steps| end(steps)).collect()) {
+            linked.extend(self.other_routes(&near, kind));
+        }
         let [before, behind, all] = self.said_beside(at);
         let is_said_before = linked.iter().any(|steps| self.schema.said(steps, &before) > 0);
         let beside = if is_said_before { before } else { behind };
