@@ -1,6 +1,6 @@
-//! Tests of the classifier, and tests with MEBench, a published benchmark of questions over tables,
-//! if its files are available: the classifier must recognise the kinds of its questions, and its SQL
-//! statements must run.
+//! Tests of the classifier, and tests with MEBench, a published benchmark of questions over
+//! tables, if its files are available: the classifier must recognise the kinds of its questions,
+//! and its SQL statements must run.
 
 use serde_json::Value as Json;
 

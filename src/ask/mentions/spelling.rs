@@ -8,8 +8,8 @@ const MONTHS: &str = "january february march april may june july august septembe
 /// Words between the two months of a range.
 const RANGES: [&str; 7] = ["and", "to", "through", "until", "till", "-", "\u{2013}"];
 
-/// Drops polite phrases at the start, spells out `has it been`, years and a `%` without a number, and
-/// replaces words by their usual form in the lexicon: `could you tell me what % of papers` becomes
+/// Drops polite phrases at the start, spells out `has it been`, years and a `%` without a number,
+/// and replaces words by their usual form in the lexicon: `could you tell me what % of papers` becomes
 /// `what percent of papers`.
 pub(crate) fn spelled_out(question: &str) -> String {
     let mut text = question.trim_start();

@@ -339,8 +339,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the numbers of a field are few and whole, so that they may be codes: a severity of 1,
-    /// 2 or 3.
+    /// Whether the numbers of a field are few and whole, so that they may be codes, such as a
+    /// severity of 1, 2 or 3.
     fn is_code(&self, fields: &[(FieldId, f32)]) -> bool {
         const MAX_CODES: usize = 10;
         let sample = self.field(fields, false).and_then(|of| self.schema.sample(self.rows, of));

@@ -193,8 +193,9 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Refuses a number that the question names by a part of its field's name only, without its type
-    /// and without a function: `which lot had the most cases`, where deviations have `cases_aff`.
+    /// Refuses a number that the question names by a part of its field's name only, without its
+    /// type and without a function: `which lot had the most cases`, where deviations have
+    /// `cases_aff`.
     pub(super) fn refuse_part_of_name(&self, parts: &Parts) -> Result<(), AskError> {
         let Some((at, _)) = parts.measures.first() else { return Ok(()) };
         let said =

@@ -275,30 +275,14 @@ impl Reading<'_> {
         chains
     }
 
-    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally,
-    /// [`choose`](Self::choose) selects one. Fails if nothing links the rows to the name.
-    fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
-        let kb = self.kb;
-        let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
-        let mut types = distinct(thing.nodes.iter().map(|&node| kb.node_type(node)).collect());
-        match binder.and_then(|place| self.what(place)).cloned() {
-            Some(What::Type(kind)) => types.retain(|own| *own == kind),
-            Some(What::Field(fields)) => {
-                let mut own = thing.values.iter().filter(|value| value.kind == self.rows);
-                let is_said =
-                    |value: &&FieldValue| fields.iter().any(|(field, _)| *field == value.field);
-                if let Some(value) = own.find(is_said) {
-                    return Ok(Role::Value(Vec::new(), value.clone()));
-                }
-            }
-            _ => {}
-        }
-        if let Some(place) = self.described(at)
-            && let Some(kind) = self.type_at(place)
-            && let Some(value) = thing.values.iter().find(|value| value.kind == kind)
-        {
-            return Ok(Role::Value(self.path_to(kind)?, value.clone()));
-        }
+    /// Returns the metapaths from the rows to the nodes of the given types with the name `thing` in
+    /// mention `at` that the question mentions most, and whether the shortest one is a single step.
+    fn paths_to_name(
+        &self,
+        at: usize,
+        thing: &Thing,
+        types: Vec<TypeId>,
+    ) -> (Vec<Vec<MetapathStep>>, bool) {
         let is_row = types.contains(&self.rows);
         let mut linked: Vec<Vec<MetapathStep>> = Vec::new();
         for kind in types.into_iter().filter(|kind| *kind != self.rows) {
@@ -311,7 +295,10 @@ impl Reading<'_> {
         }
         // In `grants that are closed`, no other node than the grant or its status is closed.
         if BEING.contains(&self.word_before(at))
-            && thing.nodes.iter().all(|&node| self.schema.value_types.contains(&kb.node_type(node)))
+            && thing
+                .nodes
+                .iter()
+                .all(|&node| self.schema.value_types.contains(&self.kb.node_type(node)))
         {
             linked.retain(|steps| steps.len() == 1);
         }
@@ -338,8 +325,37 @@ impl Reading<'_> {
         };
         let most = linked.iter().map(|steps| said(steps)).max();
         linked.retain(|steps| Some(said(steps)) == most);
+        (linked, shortest == Some(1))
+    }
+
+    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally,
+    /// [`choose`](Self::choose) selects one. Fails if nothing links the rows to the name.
+    fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
+        let kb = self.kb;
+        let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
+        let mut types = distinct(thing.nodes.iter().map(|&node| kb.node_type(node)).collect());
+        match binder.and_then(|place| self.what(place)).cloned() {
+            Some(What::Type(kind)) => types.retain(|own| *own == kind),
+            Some(What::Field(fields)) => {
+                let mut own = thing.values.iter().filter(|value| value.kind == self.rows);
+                let is_said =
+                    |value: &&FieldValue| fields.iter().any(|(field, _)| *field == value.field);
+                if let Some(value) = own.find(is_said) {
+                    return Ok(Role::Value(Vec::new(), value.clone()));
+                }
+            }
+            _ => {}
+        }
+        if let Some(place) = self.described(at)
+            && let Some(kind) = self.type_at(place)
+            && let Some(value) = thing.values.iter().find(|value| value.kind == kind)
+        {
+            return Ok(Role::Value(self.path_to(kind)?, value.clone()));
+        }
+        let is_row = types.contains(&self.rows);
+        let (linked, is_near) = self.paths_to_name(at, thing, types);
+        let end = |steps: &[MetapathStep]| steps.last().map_or(self.rows, |step| step.to);
         let mut roles: Vec<(String, Role)> = Vec::new();
-        let is_near = shortest == Some(1);
         if !is_near
             && !is_row
             && let Some(value) = self.own_value(thing, &linked)?
