@@ -328,7 +328,8 @@ pub fn build(
         go_on()?;
         let name = kb.name(node);
         let mut seen = HashSet::from([name.to_owned()]);
-        if kb.has_keys() && is_small_number(name) && kb.key(node) == name {
+        let is_small = is_small_number(name) && name.chars().all(|c| c.is_ascii_digit());
+        if kb.has_keys() && is_small && kb.key(node) == name {
             // "2016" is rather a year, "risk 3" a level: such a row is named with its type.
             let kind = kb.type_name(kb.node_type(node));
             for kind in BTreeSet::from([spelled_out(kind), kind.to_owned()]) {
@@ -426,6 +427,7 @@ mod tests {
             ("t1", "tech", "Okafor, Moira"),
             ("t2", "tech", "Okafor, Ben"),
             ("2016", "step", "2016"),
+            ("4.2.1", "release", "4.2.1"),
         ] {
             writer.push_keyed_node(key, kind, name, "It has electric beds.", &[]).unwrap();
         }
@@ -440,6 +442,7 @@ mod tests {
         assert_eq!(exact("beds at Kelbrook"), [0]);
         assert_eq!(exact("tests by Moira Okafor"), [2]);
         assert_eq!(exact("late since step 2016"), [4]);
+        assert_eq!(exact("fixed in 4.2.1"), [5]);
         // A word of texts, a surname of two people and a year name nobody.
         assert!(exact("Is it Electric, Okafor, in 2016 or at kelbrook").is_empty());
     }
