@@ -3,10 +3,14 @@
 //!
 //! Does not read the question.
 
+mod apart;
 mod statement;
 pub(crate) mod words;
 
-use self::words::{MAX_LISTED, names_in_words, plural, spaced, test_in_words, yes_or_no};
+use self::{
+    apart::{refuse_empty_whole, refuse_rows_apart},
+    words::{MAX_LISTED, names_in_words, plural, spaced, test_in_words, yes_or_no},
+};
 use crate::{
     AskError,
     answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
@@ -137,6 +141,7 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
 /// If there are too many rows, or if there are none and the operation needs at least one; if the
 /// budget is used up.
 pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>, AskError> {
+    refuse_rows_apart(kb, plan)?;
     let known = fulfilling(kb, &plan.conditions, budget)?;
     let nodes = match (known, of_subjects(kb, plan, budget)?) {
         (Some(mut known), Some(own)) => {
@@ -165,6 +170,9 @@ pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>,
         let subjects = plan.operation.subjects().iter().map(|one| one.name.as_str());
         let names: Vec<&str> = conditions.chain(subjects).collect();
         return Err(no_rows(kb.type_name(plan.rows), &names.join(", ")));
+    }
+    if nodes.is_empty() {
+        refuse_empty_whole(kb, plan)?;
     }
     Ok(nodes)
 }
