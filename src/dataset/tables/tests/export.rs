@@ -87,12 +87,12 @@ fn other_columns_stay_texts() {
             n % 2,
             1 + n % 2,
             n % 7,
-            ["a, b", "c, d", "e, f", "g, h"][n % 4].repeat(40)
+            ["a, b", "c, d", "e, f", "g, h", "i, j", "k, l", "m, n", "o, p"][n % 8].repeat(40)
         )
     };
     let text = "id,level,day,team,note\n".to_owned() + &(0..60).map(row).collect::<String>();
     fs::write(data.join("logs.csv"), text).unwrap();
-    // Numbers, dates, more than one value in ten rows, long texts.
+    // Numbers, dates, more than 20 values without ten rows each, long texts.
     assert!(guessed(&data).nodes[0].values.is_empty(), "{:?}", guessed(&data));
     fs::write(data.join("logs.csv"), people().lines().take(12).collect::<Vec<_>>().join("\n"))
         .unwrap();
