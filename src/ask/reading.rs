@@ -174,6 +174,7 @@ pub(crate) fn read(
     }
     let is_person = asks_who && schema.are_people(reading.rows);
     let listed = listed.or_else(|| is_person.then_some((reading.rows, Operation::List)));
+    reading.refuse_difference()?;
     reading.refuse_with_and_without()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let may_list = !asks_surely(mentions) && !compares_names(mentions);

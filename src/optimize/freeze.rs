@@ -41,7 +41,7 @@ const FOLD_STREAM: u64 = 4 << 40;
 const ALWAYS: &str = "always";
 /// Another fusion is selected only if it is better than the fusion with the re-ranker by more than
 /// this number of standard errors.
-const CLEARLY: f64 = 1.0;
+const CLEARLY: f64 = 2.0;
 /// Number of nodes that a baseline ranks per query.
 const BASELINE_DEPTH: usize = 1_000;
 
@@ -330,8 +330,8 @@ impl MemberEvaluation {
     /// Selects the fusion with the re-ranker, unless another fusion is better by more than
     /// [`CLEARLY`] standard errors of the mean difference. The fusions are compared on all training
     /// queries and the validation queries in `queries` (positions) together. Fusions differ on few
-    /// queries, so that small differences may be chance (one-standard-error rule: Breiman et al.
-    /// 1984).
+    /// queries, so that small differences may be chance (the rule of Breiman et al. 1984, with two
+    /// standard errors, since the best of several fusions is compared).
     fn select(&self, queries: &[usize]) -> Result<&FusionRanks> {
         let ranks = |fused: &FusionRanks| {
             [values_at(&fused.validation, queries).as_slice(), fused.train.as_slice()].concat()

@@ -20,6 +20,18 @@ use crate::{
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
 
 impl Reading<'_> {
+    /// Refuses a question for a `difference` if it does not name the two numbers that differ.
+    pub(super) fn refuse_difference(&self) -> Result<(), AskError> {
+        // `Is there a difference` asks for a test.
+        let is_named = !self.is_yes_no()
+            && !self.asks_for_test()
+            && self.cues(false).any(|(at, _)| self.said_at(at) == "difference");
+        match is_named {
+            true => missing("the difference is ambiguous; ask how much more A has than B"),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a word that is another form of the name of a field that all rows have: in `tickets
     /// that are still open`, `opened` is a date of every ticket.
     pub(super) fn refuse_form_of_all(&self, at: usize, field: FieldId) -> Result<(), AskError> {

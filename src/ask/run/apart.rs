@@ -50,6 +50,9 @@ pub(super) fn refuse_empty_whole(kb: &Kb, plan: &Plan) -> Result<(), AskError> {
     for Condition { nodes, steps, name } in &plan.conditions {
         for &node in nodes.iter().filter(|_| !steps.is_empty()) {
             let kind = kb.node_type(node);
+            if kind == plan.rows {
+                continue;
+            }
             let part = parts(kind).find(|tuple| kb.degree(node, tuple.relation, Direction::In) > 0);
             if let Some(tuple) = part {
                 let (kind, rows) = (kb.type_name(kind), kb.type_name(plan.rows));
@@ -87,20 +90,17 @@ mod tests {
         add(3, "site", "Fern Ward", "{}");
         writeln!(edges, "3\tpart_of\t2").unwrap();
         for n in 0..6 {
-            add(4 + n, "issue", &format!("Leak {n}"), "{}");
-            writeln!(edges, "{}\tlocated_on\t3", 4 + n).unwrap();
+            let issue = 4 + 3 * n;
+            add(issue, "issue", &format!("Leak {n}"), "{}");
+            writeln!(edges, "{issue}\tlocated_on\t3").unwrap();
             for customer in 0..2 {
-                let report = 10 + 2 * n + customer;
+                let report = issue + 1 + customer;
                 let channel = ["mail", "phone"][(n + customer) % 2];
-                add(
-                    report,
-                    "report",
-                    &format!("R{report}"),
-                    &format!(r#"{{"channel": "{channel}"}}"#),
-                );
+                let details = format!(r#"{{"channel": "{channel}"}}"#);
+                add(report, "report", &format!("R{report}"), &details);
                 writeln!(edges, "{report}\tof_customer\t{customer}").unwrap();
-                writeln!(edges, "{report}\tof_issue\t{}", 4 + n).unwrap();
-                writeln!(edges, "{customer}\treports\t{}", 4 + n).unwrap();
+                writeln!(edges, "{report}\tof_issue\t{issue}").unwrap();
+                writeln!(edges, "{customer}\treports\t{issue}").unwrap();
             }
         }
         let base = base_of(&nodes, &edges, "customer site issue report");
@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(asked("How many issues are located on Fern Ward?"), "6 (issue rows)");
         let whole = asked("How many issues are located on Moss Hill?");
         assert!(whole.contains("site nodes refer to it by part_of"), "{whole}");
-        let apart = asked("How many issues has Blue Wool reported with channel phone?");
-        assert!(!apart.starts_with(|c: char| c.is_ascii_digit()), "{apart}");
+        // Six issues have reports by Blue Wool and by phone, of which three are one report.
+        for question in ["reported with channel phone", "with a report with channel phone"] {
+            let apart = asked(&format!("How many issues has Blue Wool {question}?"));
+            assert!(!apart.starts_with('6'), "{apart}");
+        }
     }
 }
