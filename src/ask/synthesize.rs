@@ -145,8 +145,11 @@ impl Questions {
 /// with the names of facts in braces.
 const PATTERNS: &str = include_str!("synthesize/patterns.tsv");
 
+/// Computes a statistic of numbers, which may be reordered; `None` if it has no value.
+type Statistic = fn(&mut [f64]) -> Option<f64>;
+
 /// Functions of numbers, with their words.
-const FUNCTIONS: [(&str, fn(&mut [f64]) -> Option<f64>); 5] = [
+const FUNCTIONS: [(&str, Statistic); 5] = [
     ("mean", |numbers| Moments::of(numbers).mean()),
     ("median", |numbers| quantile(numbers, 0.5)),
     ("total", |numbers| Some(numbers.iter().sum())),

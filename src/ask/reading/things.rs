@@ -263,7 +263,7 @@ impl Reading<'_> {
     /// shortest ones: if these have an intermediate type, others that lead to a single node. The
     /// department of a milestone is that of its owner, or that of the grant of its project.
     fn other_routes(&self, paths: &[Vec<MetapathStep>], kind: TypeId) -> Vec<Vec<MetapathStep>> {
-        if !paths.first().is_some_and(|steps| steps.len() == 2) {
+        if paths.first().is_none_or(|steps| steps.len() != 2) {
             return Vec::new();
         }
         let mut chains = self.schema.chains(self.rows, kind);

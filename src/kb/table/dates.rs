@@ -148,12 +148,12 @@ fn slashed(text: &str) -> Option<(String, usize)> {
     let parts: Vec<&str> = text.split('/').collect();
     let year = |part: &str| as_year(part).or_else(|| short_year(part));
     let small = |part: &str| part.parse::<u32>().ok().filter(|_| part.len() <= 2);
-    match parts.as_slice() {
-        &[month, year] => {
+    match *parts.as_slice() {
+        [month, year] => {
             let text = format!("{}-{:02}", as_year(year)?, small(month)?);
             is_part_of_date(&text).then_some((text, 2))
         }
-        &[first, second, last] => {
+        [first, second, last] => {
             let (first, second) = (small(first)?, small(second)?);
             let (month, day) = match (first > 12, second > 12) {
                 (true, false) => (second, first),
